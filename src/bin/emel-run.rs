@@ -1,0 +1,2 @@
+//! `emel-run`: runs a GGUF model from a terminal.
+fn main() {}

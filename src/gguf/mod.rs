@@ -1,0 +1,1 @@
+//! The GGUF container: header, metadata, tensor directory, memory map.

@@ -1,0 +1,15 @@
+//! EMEL runs GGUF language models on a CPU, with results that are the same bits on every
+//! route, lane count, instruction set and machine.
+//!
+//! Dependencies point one way: the binaries use [`run`], which uses the engine, which uses the
+//! model, sampler and tokenizer, which use [`gguf`] and the kernels crate.
+#![deny(unsafe_code)]
+
+pub mod chat;
+pub mod engine;
+pub mod gguf;
+pub mod model;
+pub mod oracle;
+pub mod run;
+pub mod sampling;
+pub mod tokenizer;

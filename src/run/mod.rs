@@ -1,0 +1,1 @@
+//! The runner behind `emel-run`: flags, sessions, display.

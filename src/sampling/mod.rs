@@ -1,0 +1,1 @@
+//! Argmax and the sampler chain.
