@@ -1,1 +1,11 @@
-//! The compute kernels of EMEL. The only crate with `unsafe`.
+//! The compute kernels of EMEL: packed weights and their products with quantized activations.
+//! The only crate with `unsafe`.
+//!
+//! Every algorithm stands once, generic over the [`simd`] trait, and is compiled for each
+//! instruction-set [`Level`]. All levels give the same bits: a kernel may only reorder what is
+//! exact (integer sums), and every floating-point operation has one place in one order.
+
+mod level;
+pub(crate) mod simd;
+
+pub use level::{Kernels, Level, ParseLevelError};
