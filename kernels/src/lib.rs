@@ -5,9 +5,20 @@
 //! instruction-set [`Level`]. All levels give the same bits: a kernel may only reorder what is
 //! exact (integer sums), and every floating-point operation has one place in one order.
 
+mod argmax;
+mod elementwise;
 mod lanes;
 mod level;
+mod math;
+mod norm;
+mod rope;
 pub(crate) mod simd;
 
+pub use argmax::{ArgmaxError, ArgmaxJob};
+pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
 pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, parallel, serial};
 pub use level::{Kernels, Level, ParseLevelError};
+pub use norm::{
+    AddRmsNormJob, HeadNormJob, PostNormJob, PostNormThenNormJob, RmsNormJob, UnweightedHeadNormJob,
+};
+pub use rope::{RopeError, RopeFillJob, RopeJob, RopePairs, RopeTable, rope_frequencies};
