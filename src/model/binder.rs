@@ -14,9 +14,9 @@ use crate::gguf::{Gguf, TensorType};
 const VECTOR_TYPES: [TensorType; 1] = [TensorType::F32];
 
 /// Binds the tensors of `spec`, which `reader` has read.
-pub(super) fn bind(
-    gguf: &Gguf,
-    reader: &Reader,
+pub(super) fn bind<'a>(
+    gguf: &'a Gguf,
+    reader: &Reader<'a>,
     spec: &ModelSpec,
 ) -> Result<ModelTensors, ModelError> {
     let mut binder = Binder::new(gguf, reader);
@@ -34,7 +34,12 @@ pub(super) fn bind(
         .map(|(i, layer)| bind_layer(&mut binder, i, d_model, layer))
         .collect::<Result<_, _>>()?;
     binder.refuse_the_rest()?;
-    Ok(ModelTensors { token_embd, output_norm, output, layers })
+    Ok(ModelTensors {
+        token_embd,
+        output_norm,
+        output,
+        layers,
+    })
 }
 
 fn bind_layer(
@@ -46,8 +51,7 @@ fn bind_layer(
     let name = |part: &str| format!("blk.{index}.{part}");
     let weight = |part: &str| format!("blk.{index}.{part}.weight");
     let bias = |part: &str| format!("blk.{index}.{part}.bias");
-    let (q_dim, k_dim, v_dim, o_dim) =
-        (layer.q_dim(), layer.k_dim(), layer.v_dim(), layer.o_dim());
+    let (q_dim, k_dim, v_dim, o_dim) = (layer.q_dim(), layer.k_dim(), layer.v_dim(), layer.o_dim());
     let q_role = "embedding_length, head_count and key_length";
     let kv_role = "embedding_length, head_count_kv and key_length";
     let ff_role = "embedding_length and feed_forward_length";
@@ -99,20 +103,22 @@ fn bind_layer(
 }
 
 /// The tensors of a file, and which of them have been asked for.
-struct Binder<'a> {
+struct Binder<'a, 'r> {
     gguf: &'a Gguf,
-    reader: &'a Reader<'a>,
+    reader: &'r Reader<'a>,
     places: HashMap<&'a str, usize>,
     asked_for: Vec<bool>,
 }
 
-impl<'a> Binder<'a> {
-    fn new(gguf: &'a Gguf, reader: &'a Reader<'a>) -> Self {
+impl<'a, 'r> Binder<'a, 'r> {
+    fn new(gguf: &'a Gguf, reader: &'r Reader<'a>) -> Self {
         let names = gguf.tensors().iter().enumerate();
         Self {
             gguf,
             reader,
-            places: names.map(|(place, tensor)| (tensor.name.as_str(), place)).collect(),
+            places: names
+                .map(|(place, tensor)| (tensor.name.as_str(), place))
+                .collect(),
             asked_for: vec![false; gguf.tensors().len()],
         }
     }
@@ -129,7 +135,12 @@ impl<'a> Binder<'a> {
         row_len: usize,
         role: &'static str,
     ) -> Result<TensorId, ModelError> {
-        self.take(&format!("{name}.weight"), &[row_len as u64, rows as u64], &WEIGHT_TYPES, role)
+        self.take(
+            &format!("{name}.weight"),
+            &[row_len as u64, rows as u64],
+            &WEIGHT_TYPES,
+            role,
+        )
     }
 
     /// A norm's or a bias's vector.
@@ -150,15 +161,23 @@ impl<'a> Binder<'a> {
         role: &'static str,
     ) -> Result<TensorId, ModelError> {
         let Some(&place) = self.places.get(name) else {
-            return Err(self.reader.fail(Problem::MissingTensor { tensor: name.to_owned() }));
+            return Err(self.reader.fail(Problem::MissingTensor {
+                tensor: name.to_owned(),
+            }));
         };
-        self.reader.check(&self.gguf.tensors()[place], shape, types, role)?;
+        self.reader
+            .check(&self.gguf.tensors()[place], shape, types, role)?;
         self.asked_for[place] = true;
         Ok(TensorId(place))
     }
 
     fn refuse_the_rest(&self) -> Result<(), ModelError> {
-        let names = self.gguf.tensors().iter().map(|t| t.name.as_str()).zip(&self.asked_for);
+        let names = self
+            .gguf
+            .tensors()
+            .iter()
+            .map(|t| t.name.as_str())
+            .zip(&self.asked_for);
         let mut left = names.filter(|(name, asked)| !**asked && !self.reader.has_consumed(name));
         match left.next() {
             None => Ok(()),

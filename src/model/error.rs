@@ -22,7 +22,10 @@ pub enum ModelError {
 
 impl ModelError {
     pub(super) fn new(file: &Path, problem: Problem) -> Self {
-        Self::Model { file: file.to_owned(), problem }
+        Self::Model {
+            file: file.to_owned(),
+            problem,
+        }
     }
 
     /// What is wrong, when it is not the metadata's form.

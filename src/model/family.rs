@@ -66,6 +66,9 @@ pub(super) fn require_full_rotation(reader: &Reader, sizes: &Sizes) -> Result<()
     if sizes.n_rot == sizes.head_dim {
         return Ok(());
     }
-    let why = format!("heads of this family rotate whole, and they are {} wide", sizes.head_dim);
+    let why = format!(
+        "heads of this family rotate whole, and they are {} wide",
+        sizes.head_dim
+    );
     Err(reader.bad(reader.key("rope.dimension_count"), sizes.n_rot, why))
 }

@@ -13,7 +13,10 @@ use super::reader::{MAX_CONTEXT, Reader};
 use super::scaling;
 use super::spec::{Activation, AttentionForm, ModelSpec};
 
-pub(super) const FAMILY: Family = Family { name: "gemma3", read };
+pub(super) const FAMILY: Family = Family {
+    name: "gemma3",
+    read,
+};
 
 /// Layers in one period of windowed layers and one that sees everything.
 const PATTERN: u32 = 6;
@@ -28,7 +31,9 @@ fn read(reader: &Reader) -> Result<ModelSpec, ModelError> {
     let rope = scaling::global(reader, kind, sizes.n_rot, sizes.n_ctx_train, false)?;
     let mut spec = plain_decoder(reader, &sizes, rope);
     spec.embedding_scale = Some((sizes.d_model as f32).sqrt());
-    spec.logit_softcap = reader.float("final_logit_softcapping")?.filter(|cap| *cap != 0.0);
+    spec.logit_softcap = reader
+        .float("final_logit_softcapping")?
+        .filter(|cap| *cap != 0.0);
 
     let scale = if sizes.n_layer == LAYERS_OF_27B {
         inverse_root(sizes.d_model / sizes.n_head[0])
@@ -55,7 +60,12 @@ fn read(reader: &Reader) -> Result<ModelSpec, ModelError> {
             }
         };
         let windowed = reader.window_pattern(sizes.n_layer, PATTERN)?;
-        for (layer, _) in spec.layers.iter_mut().zip(windowed).filter(|(_, windowed)| *windowed) {
+        for (layer, _) in spec
+            .layers
+            .iter_mut()
+            .zip(windowed)
+            .filter(|(_, windowed)| *windowed)
+        {
             layer.window = window;
             layer.rope = index;
         }

@@ -12,7 +12,10 @@ use super::reader::Reader;
 use super::scaling;
 use super::spec::ModelSpec;
 
-pub(super) const FAMILY: Family = Family { name: "llama", read };
+pub(super) const FAMILY: Family = Family {
+    name: "llama",
+    read,
+};
 
 fn read(reader: &Reader) -> Result<ModelSpec, ModelError> {
     let sizes = reader.sizes()?;

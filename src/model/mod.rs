@@ -40,7 +40,10 @@ pub fn bind(gguf: &Gguf) -> Result<Model, ModelError> {
     let name = gguf.metadata().require_str("general.architecture")?;
     let Some(family) = FAMILIES.iter().find(|family| family.name == name) else {
         let supported = FAMILIES.iter().map(|family| family.name).collect();
-        let problem = Problem::UnsupportedArchitecture { name: name.to_owned(), supported };
+        let problem = Problem::UnsupportedArchitecture {
+            name: name.to_owned(),
+            supported,
+        };
         return Err(ModelError::new(gguf.path(), problem));
     };
     let reader = Reader::new(gguf, name);

@@ -7,12 +7,21 @@ use super::reader::Reader;
 use super::scaling;
 use super::spec::{AttentionForm, ModelSpec};
 
-pub(super) const FAMILY: Family = Family { name: "qwen3", read };
+pub(super) const FAMILY: Family = Family {
+    name: "qwen3",
+    read,
+};
 
 fn read(reader: &Reader) -> Result<ModelSpec, ModelError> {
     let sizes = reader.sizes()?;
     require_full_rotation(reader, &sizes)?;
-    let rope = scaling::global(reader, RopeKind::Neox, sizes.n_rot, sizes.n_ctx_train, false)?;
+    let rope = scaling::global(
+        reader,
+        RopeKind::Neox,
+        sizes.n_rot,
+        sizes.n_ctx_train,
+        false,
+    )?;
     let mut spec = plain_decoder(reader, &sizes, rope);
     for layer in &mut spec.layers {
         layer.attention = AttentionForm::QkNorm;

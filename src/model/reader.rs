@@ -46,7 +46,11 @@ pub(super) struct Sizes {
 
 impl<'a> Reader<'a> {
     pub fn new(gguf: &'a Gguf, architecture: &'a str) -> Self {
-        Self { gguf, architecture, consumed: RefCell::default() }
+        Self {
+            gguf,
+            architecture,
+            consumed: RefCell::default(),
+        }
     }
 
     /// Whether a tensor was read as hyper-parameters.
@@ -76,7 +80,11 @@ impl<'a> Reader<'a> {
     }
 
     pub fn bad(&self, key: String, value: impl ToString, why: impl Into<String>) -> ModelError {
-        self.fail(Problem::BadValue { key, value: value.to_string(), why: why.into() })
+        self.fail(Problem::BadValue {
+            key,
+            value: value.to_string(),
+            why: why.into(),
+        })
     }
 
     /// An optional float, finite.
@@ -105,14 +113,21 @@ impl<'a> Reader<'a> {
 
     /// As [`count`](Self::count), but it must be there.
     fn require_count(&self, name: &str, max: u32) -> Result<usize, ModelError> {
-        self.count(name, max)?.ok_or_else(|| self.metadata().missing(&self.key(name)).into())
+        self.count(name, max)?
+            .ok_or_else(|| self.metadata().missing(&self.key(name)).into())
     }
 
     /// One integer in `1..=max` a layer, from a scalar or an array.
     fn counts(&self, name: &str, n: usize, max: u32) -> Result<Option<Vec<usize>>, ModelError> {
         let key = self.key(name);
-        let Some(values) = self.metadata().u32_or_array(&key, n)? else { return Ok(None) };
-        values.into_iter().map(|v| self.bounded(&key, v, max)).collect::<Result<_, _>>().map(Some)
+        let Some(values) = self.metadata().u32_or_array(&key, n)? else {
+            return Ok(None);
+        };
+        values
+            .into_iter()
+            .map(|v| self.bounded(&key, v, max))
+            .collect::<Result<_, _>>()
+            .map(Some)
     }
 
     fn bounded(&self, key: &str, value: u32, max: u32) -> Result<usize, ModelError> {
@@ -163,12 +178,19 @@ impl<'a> Reader<'a> {
         for (layer, (&n_head, &n_head_kv)) in n_head.iter().zip(&n_head_kv).enumerate() {
             if n_head % n_head_kv != 0 {
                 let key = self.key("attention.head_count_kv");
-                return Err(self.fail(Problem::HeadsDoNotDivide { key, layer, n_head, n_head_kv }));
+                return Err(self.fail(Problem::HeadsDoNotDivide {
+                    key,
+                    layer,
+                    n_head,
+                    n_head_kv,
+                }));
             }
         }
 
         let head_dim = self.head_dim(d_model, &n_head)?;
-        let n_rot = self.n_rot("rope.dimension_count", head_dim)?.unwrap_or(head_dim);
+        let n_rot = self
+            .n_rot("rope.dimension_count", head_dim)?
+            .unwrap_or(head_dim);
         let n_vocab = self.n_vocab()?;
         Ok(Sizes {
             n_ctx_train,
@@ -247,7 +269,11 @@ impl<'a> Reader<'a> {
             Some(tokens) => ("tokenizer.ggml.tokens".to_owned(), tokens.len() as u64),
             None => {
                 let key = self.key("vocab_size");
-                let rows = || self.find("token_embd.weight").and_then(|t| t.shape.get(1)).copied();
+                let rows = || {
+                    self.find("token_embd.weight")
+                        .and_then(|t| t.shape.get(1))
+                        .copied()
+                };
                 match self.metadata().u32(&key)?.map(u64::from).or_else(rows) {
                     Some(n) => (key, n),
                     None => {
@@ -274,7 +300,9 @@ impl<'a> Reader<'a> {
         self.consumed.borrow_mut().push(&tensor.name);
         self.check(tensor, &[len as u64], &[TensorType::F32], role)?;
         let bytes = self.gguf.data(tensor).chunks_exact(4);
-        Ok(bytes.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+        Ok(bytes
+            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+            .collect())
     }
 
     /// Checks a tensor's shape (row length first; trailing ones do not count) and type.
@@ -313,17 +341,26 @@ impl<'a> Reader<'a> {
             Some(Value::Array(Array::Bool(flags))) => {
                 if flags.len() < n_layer {
                     let found = flags.len();
-                    return Err(self.fail(Problem::ShortArray { key, found, layers: n_layer }));
+                    return Err(self.fail(Problem::ShortArray {
+                        key,
+                        found,
+                        layers: n_layer,
+                    }));
                 }
                 Ok(flags[..n_layer].to_vec())
             }
             Some(Value::Array(_)) => {
-                let flags = self.metadata().u32_or_array(&key, n_layer)?.unwrap_or_default();
+                let flags = self
+                    .metadata()
+                    .u32_or_array(&key, n_layer)?
+                    .unwrap_or_default();
                 Ok(flags.into_iter().map(|flag| flag != 0).collect())
             }
             _ => {
                 let period = self.metadata().u32(&key)?.unwrap_or(default) as usize;
-                Ok((0..n_layer).map(|i| period == 0 || i % period < period - 1).collect())
+                Ok((0..n_layer)
+                    .map(|i| period == 0 || i % period < period - 1)
+                    .collect())
             }
         }
     }

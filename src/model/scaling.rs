@@ -28,8 +28,9 @@ pub(super) fn global(
     let mut rope = plain(kind, n_dims, base);
     rope.attn_factor = reader.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
 
-    let n_ctx_orig =
-        reader.count("rope.scaling.original_context_length", MAX_CONTEXT)?.unwrap_or(n_ctx_train);
+    let n_ctx_orig = reader
+        .count("rope.scaling.original_context_length", MAX_CONTEXT)?
+        .unwrap_or(n_ctx_train);
     let scale = freq_scale(reader)?;
     let key = reader.key("rope.scaling.type");
     let scheme = reader.metadata().str(&key)?.unwrap_or("linear");
@@ -51,8 +52,11 @@ pub(super) fn global(
     }
     if factor_tensors && scheme == "longrope" {
         rope.factors = factors(reader, "rope_factors_short.weight", n_dims)?;
-        rope.long = factors(reader, "rope_factors_long.weight", n_dims)?
-            .map(|factors| LongFactors { above: n_ctx_orig, factors });
+        rope.long =
+            factors(reader, "rope_factors_long.weight", n_dims)?.map(|factors| LongFactors {
+                above: n_ctx_orig,
+                factors,
+            });
     } else if factor_tensors && let Some(found) = factors(reader, "rope_freqs.weight", n_dims)? {
         rope.factors = Some(found);
     }
@@ -61,12 +65,26 @@ pub(super) fn global(
 
 /// An embedding without any scaling.
 pub(super) fn plain(kind: RopeKind, n_dims: usize, base: f32) -> RopeSpec {
-    RopeSpec { kind, n_dims, base, freq_scale: 1.0, attn_factor: 1.0, factors: None, long: None }
+    RopeSpec {
+        kind,
+        n_dims,
+        base,
+        freq_scale: 1.0,
+        attn_factor: 1.0,
+        factors: None,
+        long: None,
+    }
 }
 
 /// The embedding of windowed layers: a base of its own, no scaling.
-pub(super) fn local(reader: &Reader, kind: RopeKind, n_dims: usize) -> Result<RopeSpec, ModelError> {
-    let base = reader.positive("rope.freq_base_swa")?.unwrap_or(DEFAULT_BASE);
+pub(super) fn local(
+    reader: &Reader,
+    kind: RopeKind,
+    n_dims: usize,
+) -> Result<RopeSpec, ModelError> {
+    let base = reader
+        .positive("rope.freq_base_swa")?
+        .unwrap_or(DEFAULT_BASE);
     let mut rope = plain(kind, n_dims, base);
     rope.attn_factor = reader.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
     Ok(rope)
@@ -121,7 +139,10 @@ fn llama3(
     scale: f32,
     n_ctx_orig: usize,
 ) -> Result<Vec<f32>, ModelError> {
-    let (low_name, high_name) = ("rope.scaling.low_freq_factor", "rope.scaling.high_freq_factor");
+    let (low_name, high_name) = (
+        "rope.scaling.low_freq_factor",
+        "rope.scaling.high_freq_factor",
+    );
     let low = f64::from(reader.positive(low_name)?.unwrap_or(1.0));
     let high = f64::from(reader.positive(high_name)?.unwrap_or(4.0));
     if low >= high {
@@ -141,7 +162,9 @@ fn llama3(
 
 /// The frequency factors in a tensor, if the file has it.
 fn factors(reader: &Reader, name: &str, n_dims: usize) -> Result<Option<Vec<f32>>, ModelError> {
-    let Some(tensor) = reader.find(name) else { return Ok(None) };
+    let Some(tensor) = reader.find(name) else {
+        return Ok(None);
+    };
     let values = reader.f32_vector(tensor, n_dims / 2, "one factor a rotated pair")?;
     let unusable = values.iter().position(|v| !usable(*v));
     match unusable {

@@ -118,7 +118,17 @@ impl TestModel {
         tokens.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
         tokens.push("\u{2581}".to_owned());
         tokens.extend(('a'..='z').map(String::from));
-        let pieces = ["\u{2581}t", "he", "\u{2581}the", "in", "er", "an", "on", "\u{2581}a", "ing"];
+        let pieces = [
+            "\u{2581}t",
+            "he",
+            "\u{2581}the",
+            "in",
+            "er",
+            "an",
+            "on",
+            "\u{2581}a",
+            "ing",
+        ];
         tokens.extend(pieces.map(str::to_owned));
         let named = tokens.len();
         tokens.extend((named..self.n_vocab).map(|i| format!("[{i}]")));
@@ -132,8 +142,14 @@ impl TestModel {
         let count = tokens.len();
         file.set("tokenizer.ggml.model", "llama");
         file.set("tokenizer.ggml.tokens", tokens);
-        file.set("tokenizer.ggml.scores", (0..count).map(|i| -(i as f32)).collect::<Vec<_>>());
-        file.set("tokenizer.ggml.token_type", (0..count).map(kind).collect::<Vec<i32>>());
+        file.set(
+            "tokenizer.ggml.scores",
+            (0..count).map(|i| -(i as f32)).collect::<Vec<_>>(),
+        );
+        file.set(
+            "tokenizer.ggml.token_type",
+            (0..count).map(kind).collect::<Vec<i32>>(),
+        );
         file.set("tokenizer.ggml.bos_token_id", 1u32);
         file.set("tokenizer.ggml.eos_token_id", 2u32);
         file.set("tokenizer.ggml.unknown_token_id", 0u32);
@@ -143,7 +159,9 @@ impl TestModel {
         let mut random = Random(self.seed);
         let mut matrix = |file: &mut TestFile, name: &str, rows: usize, row_len: usize| {
             let scale = 1.5 / (row_len as f32).sqrt();
-            let values: Vec<f32> = (0..rows * row_len).map(|_| scale * random.normal()).collect();
+            let values: Vec<f32> = (0..rows * row_len)
+                .map(|_| scale * random.normal())
+                .collect();
             let shape = [row_len as u64, rows as u64];
             file.tensor(name, &shape, self.weights, quantize(self.weights, &values));
         };
@@ -160,7 +178,9 @@ impl TestModel {
             matrix(file, "output.weight", self.n_vocab, d_model);
         }
         if self.rope_factors {
-            let factors: Vec<f32> = (0..self.head_dim / 2).map(|i| 1.0 + i as f32 / 4.0).collect();
+            let factors: Vec<f32> = (0..self.head_dim / 2)
+                .map(|i| 1.0 + i as f32 / 4.0)
+                .collect();
             file.vector("rope_freqs.weight", &factors);
         }
         for layer in 0..self.n_layer {
@@ -217,7 +237,10 @@ impl TestFile {
     /// A file that says nothing but its architecture.
     pub fn new(architecture: &str) -> Self {
         let metadata = vec![("general.architecture".to_owned(), Value::from(architecture))];
-        Self { metadata, tensors: Vec::new() }
+        Self {
+            metadata,
+            tensors: Vec::new(),
+        }
     }
 
     /// Sets a key, in place if it is there.
@@ -250,7 +273,12 @@ impl TestFile {
         ty: TensorType,
         data: Vec<u8>,
     ) -> &mut Self {
-        self.tensors.push(TestTensor { name: name.to_owned(), shape: shape.to_vec(), ty, data });
+        self.tensors.push(TestTensor {
+            name: name.to_owned(),
+            shape: shape.to_vec(),
+            ty,
+            data,
+        });
         self
     }
 
@@ -328,7 +356,9 @@ impl TestFile {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("emel-test-{}-{count}.gguf", std::process::id());
-        let file = TemporaryModel { path: std::env::temp_dir().join(name) };
+        let file = TemporaryModel {
+            path: std::env::temp_dir().join(name),
+        };
         self.write(&file.path)?;
         Ok(file)
     }

@@ -27,7 +27,11 @@ impl Distance {
         for (e, o) in engine.iter().zip(oracle) {
             let difference = (e - o).abs();
             // Written so that NaN, once seen, stays.
-            max_difference = if max_difference >= difference { max_difference } else { difference };
+            max_difference = if max_difference >= difference {
+                max_difference
+            } else {
+                difference
+            };
             if difference.is_nan() {
                 max_difference = f64::NAN;
                 break;
@@ -88,7 +92,11 @@ impl std::fmt::Display for Summary {
 
 /// The larger of two; NaN if either is.
 fn larger(a: f64, b: f64) -> f64 {
-    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
+    if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else {
+        a.max(b)
+    }
 }
 
 /// `KL(softmax(p) ‖ softmax(q))` in nats, from logits.
@@ -135,7 +143,14 @@ mod tests {
     #[test]
     fn equal_logits_have_no_distance_and_a_shift_changes_only_the_difference() {
         let d = Distance::between(&[1.0, 2.5, -3.0], &[1.0, 2.5, -3.0]);
-        assert_eq!(d, Distance { kl: 0.0, max_difference: 0.0, top_agrees: true });
+        assert_eq!(
+            d,
+            Distance {
+                kl: 0.0,
+                max_difference: 0.0,
+                top_agrees: true
+            }
+        );
         let d = Distance::between(&[2.0, 3.5, -2.0], &[1.0, 2.5, -3.0]);
         assert!(d.kl.abs() < 1e-30 && d.max_difference == 1.0 && d.top_agrees);
     }
@@ -167,8 +182,16 @@ mod tests {
 
     #[test]
     fn summary_is_mean_worst_and_count() {
-        let one = Distance { kl: 0.25, max_difference: 3.0, top_agrees: true };
-        let two = Distance { kl: 0.75, max_difference: 1.0, top_agrees: false };
+        let one = Distance {
+            kl: 0.25,
+            max_difference: 3.0,
+            top_agrees: true,
+        };
+        let two = Distance {
+            kl: 0.75,
+            max_difference: 1.0,
+            top_agrees: false,
+        };
         let summary = Summary::of([one, two]);
         assert_eq!(
             summary,

@@ -42,12 +42,17 @@ impl Dequantizer {
             TensorType::IQ4_XS => (256, 136, iq4_xs),
             _ => return None,
         };
-        Some(Self { block_len, block_bytes, decode })
+        Some(Self {
+            block_len,
+            block_bytes,
+            decode,
+        })
     }
 
     /// Bytes of a row of `len` weights; `None` when `len` is no whole number of blocks.
     pub fn row_bytes(&self, len: usize) -> Option<usize> {
-        len.is_multiple_of(self.block_len).then(|| len / self.block_len * self.block_bytes)
+        len.is_multiple_of(self.block_len)
+            .then(|| len / self.block_len * self.block_bytes)
     }
 
     /// Decodes whole blocks from `src` into `out`.
@@ -56,7 +61,11 @@ impl Dequantizer {
     ///
     /// When `src` does not hold exactly `row_bytes(out.len())` bytes.
     pub fn decode(&self, src: &[u8], out: &mut [f64]) {
-        assert_eq!(Some(src.len()), self.row_bytes(out.len()), "blocks and values disagree");
+        assert_eq!(
+            Some(src.len()),
+            self.row_bytes(out.len()),
+            "blocks and values disagree"
+        );
         let blocks = src.chunks_exact(self.block_bytes);
         for (block, values) in blocks.zip(out.chunks_exact_mut(self.block_len)) {
             (self.decode)(block, values);
@@ -65,8 +74,9 @@ impl Dequantizer {
 }
 
 /// The 16 levels of IQ4_NL and IQ4_XS (`kvalues_iq4nl`).
-const IQ4_LEVELS: [i8; 16] =
-    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+const IQ4_LEVELS: [i8; 16] = [
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
+];
 
 /// The f16 at `at`.
 fn half(block: &[u8], at: usize) -> f64 {

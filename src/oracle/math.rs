@@ -11,7 +11,12 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len(), "vectors of unlike length");
     let mut sums = [0.0; 8];
     let (a8, b8) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest: f64 = a8.remainder().iter().zip(b8.remainder()).map(|(x, y)| x * y).sum();
+    let rest: f64 = a8
+        .remainder()
+        .iter()
+        .zip(b8.remainder())
+        .map(|(x, y)| x * y)
+        .sum();
     for (x, y) in a8.zip(b8) {
         for i in 0..8 {
             sums[i] += x[i] * y[i];
@@ -64,8 +69,9 @@ pub fn rotate(rope: &RopeSpec, n_ctx: usize, pos: usize, head: &mut [f64]) {
     for pair in 0..half {
         let exponent = -2.0 * pair as f64 / rope.n_dims as f64;
         let factor = factors.map_or(1.0, |f| f64::from(f[pair]));
-        let angle = pos as f64 * libm::pow(f64::from(rope.base), exponent) * f64::from(rope.freq_scale)
-            / factor;
+        let angle =
+            pos as f64 * libm::pow(f64::from(rope.base), exponent) * f64::from(rope.freq_scale)
+                / factor;
         let (cos, sin) = (
             libm::cos(angle) * f64::from(rope.attn_factor),
             libm::sin(angle) * f64::from(rope.attn_factor),
@@ -160,13 +166,25 @@ mod tests {
         rotate(&rope(RopeKind::Norm), 100, 3, &mut head);
         close(
             &head,
-            &[c0 - 2.0 * s0, s0 + 2.0 * c0, 3.0 * c1 - 4.0 * s1, 3.0 * s1 + 4.0 * c1, 5.0],
+            &[
+                c0 - 2.0 * s0,
+                s0 + 2.0 * c0,
+                3.0 * c1 - 4.0 * s1,
+                3.0 * s1 + 4.0 * c1,
+                5.0,
+            ],
         );
         let mut head = [1.0, 2.0, 3.0, 4.0, 5.0];
         rotate(&rope(RopeKind::Neox), 100, 3, &mut head);
         close(
             &head,
-            &[c0 - 3.0 * s0, 2.0 * c1 - 4.0 * s1, s0 + 3.0 * c0, 2.0 * s1 + 4.0 * c1, 5.0],
+            &[
+                c0 - 3.0 * s0,
+                2.0 * c1 - 4.0 * s1,
+                s0 + 3.0 * c0,
+                2.0 * s1 + 4.0 * c1,
+                5.0,
+            ],
         );
     }
 
@@ -176,7 +194,10 @@ mod tests {
         spec.freq_scale = 0.5;
         spec.attn_factor = 2.0;
         spec.factors = Some(vec![3.0, 1.0]);
-        spec.long = Some(crate::model::LongFactors { above: 10, factors: vec![6.0, 1.0] });
+        spec.long = Some(crate::model::LongFactors {
+            above: 10,
+            factors: vec![6.0, 1.0],
+        });
         // 6 * 0.5 / 3 = 1 radian in a short context, half of it in a long one.
         let mut head = [1.0, 0.0, 0.0, 0.0];
         rotate(&spec, 10, 6, &mut head);

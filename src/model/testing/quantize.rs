@@ -14,7 +14,11 @@ use crate::gguf::TensorType;
 /// When `ty` is no weight type of the engine, or `values` is no whole number of blocks.
 pub fn quantize(ty: TensorType, values: &[f32]) -> Vec<u8> {
     let block_len = ty.block_len() as usize;
-    assert!(values.len().is_multiple_of(block_len), "no whole number of {} blocks", ty.name());
+    assert!(
+        values.len().is_multiple_of(block_len),
+        "no whole number of {} blocks",
+        ty.name()
+    );
     let encode: fn(&[f32], &mut Vec<u8>) = match ty {
         TensorType::F32 => |x, out| out.extend(x[0].to_le_bytes()),
         TensorType::F16 => |x, out| out.extend(f16::from_f32(x[0]).to_le_bytes()),
@@ -55,19 +59,28 @@ fn push_half(v: f32, out: &mut Vec<u8>) -> f32 {
 
 /// `x / d` to the nearest integer in `min..=max`; with `d` = 0 the integer nearest to 0.
 fn nearest(x: f32, d: f32, min: i32, max: i32) -> i32 {
-    let q = if d == 0.0 { 0.0 } else { (x / d).round_ties_even() };
+    let q = if d == 0.0 {
+        0.0
+    } else {
+        (x / d).round_ties_even()
+    };
     (q as i32).clamp(min, max)
 }
 
 fn nearest_level(x: f32, d: f32) -> u8 {
     let target = if d == 0.0 { 0.0 } else { x / d };
     let distance = |i: &usize| (LEVELS[*i] - target).abs();
-    (0..16).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(0) as u8
+    (0..16)
+        .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+        .unwrap_or(0) as u8
 }
 
 /// The value with the largest magnitude.
 fn extreme(x: &[f32]) -> f32 {
-    x.iter().copied().fold(0.0, |best: f32, v| if v.abs() > best.abs() { v } else { best })
+    x.iter().copied().fold(
+        0.0,
+        |best: f32, v| if v.abs() > best.abs() { v } else { best },
+    )
 }
 
 /// Appends 32 numbers of 4 or 5 bits: fifth bits first, then nibbles, places 0 to 15 low.
@@ -82,7 +95,10 @@ fn push_32(q: &[u8], bits: u32, out: &mut Vec<u8>) {
 fn symmetric32(x: &[f32], bits: u32, out: &mut Vec<u8>) {
     let half = 1 << (bits - 1);
     let d = push_half(extreme(x) / -(half as f32), out);
-    let q: Vec<u8> = x.iter().map(|v| (nearest(*v, d, -half, half - 1) + half) as u8).collect();
+    let q: Vec<u8> = x
+        .iter()
+        .map(|v| (nearest(*v, d, -half, half - 1) + half) as u8)
+        .collect();
     push_32(&q, bits, out);
 }
 
@@ -129,15 +145,27 @@ fn affine256(x: &[f32], sub_len: usize, scale_top: i32, q_top: i32) -> Affine {
     let round = |v: f32| f16::from_f32(v).to_f32();
     let d = round(most(|s| s.0) / scale_top as f32);
     let dmin = round(most(|s| s.1) / scale_top as f32);
-    let scales: Vec<u8> = subs.iter().map(|s| nearest(s.0, d, 0, scale_top) as u8).collect();
-    let minimums: Vec<u8> = subs.iter().map(|s| nearest(s.1, dmin, 0, scale_top) as u8).collect();
+    let scales: Vec<u8> = subs
+        .iter()
+        .map(|s| nearest(s.0, d, 0, scale_top) as u8)
+        .collect();
+    let minimums: Vec<u8> = subs
+        .iter()
+        .map(|s| nearest(s.1, dmin, 0, scale_top) as u8)
+        .collect();
     let number = |(i, v): (usize, &f32)| {
         let s = i / sub_len;
         let (scale, minimum) = (d * f32::from(scales[s]), dmin * f32::from(minimums[s]));
         nearest(v + minimum, scale, 0, q_top) as u8
     };
     let q = x.iter().enumerate().map(number).collect();
-    Affine { d, dmin, scales, minimums, q }
+    Affine {
+        d,
+        dmin,
+        scales,
+        minimums,
+        q,
+    }
 }
 
 /// Signed numbers of a super-block with signed scales per sub-block. The largest value of a
@@ -148,9 +176,15 @@ struct Signed {
 }
 
 fn signed256(x: &[f32], sub_len: usize, scale_top: i32, q_bottom: f32) -> Signed {
-    let wanted: Vec<f32> = x.chunks_exact(sub_len).map(|sub| extreme(sub) / q_bottom).collect();
+    let wanted: Vec<f32> = x
+        .chunks_exact(sub_len)
+        .map(|sub| extreme(sub) / q_bottom)
+        .collect();
     let d = f16::from_f32(extreme(&wanted).abs() / scale_top as f32).to_f32();
-    let scales = wanted.iter().map(|s| nearest(*s, d, -scale_top - 1, scale_top)).collect();
+    let scales = wanted
+        .iter()
+        .map(|s| nearest(*s, d, -scale_top - 1, scale_top))
+        .collect();
     Signed { d, scales }
 }
 
@@ -188,7 +222,13 @@ fn q3_k(x: &[f32], out: &mut Vec<u8>) {
 }
 
 fn q4_or_5_k(x: &[f32], bits: u32, out: &mut Vec<u8>) {
-    let Affine { d, dmin, scales, minimums, q } = affine256(x, 32, 63, (1 << bits) - 1);
+    let Affine {
+        d,
+        dmin,
+        scales,
+        minimums,
+        q,
+    } = affine256(x, 32, 63, (1 << bits) - 1);
     push_half(d, out);
     push_half(dmin, out);
     out.extend((0..4).map(|s| scales[s] | (scales[s + 4] >> 4) << 6));
