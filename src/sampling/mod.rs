@@ -1,1 +1,5 @@
 //! Argmax and the sampler chain.
+
+mod config;
+
+pub use config::{ConfigError, Mirostat, SamplerConfig, SamplerKind};
