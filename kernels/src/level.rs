@@ -111,12 +111,22 @@ pub struct Kernels(pub(crate) &'static Table);
 pub(crate) struct Table {
     /// The level that the entries were compiled for.
     pub(crate) level: Level,
+    pub(crate) elementwise: crate::elementwise::Table,
+    pub(crate) norm: crate::norm::Table,
+    pub(crate) rope: crate::rope::Table,
+    pub(crate) argmax: crate::argmax::ArgmaxEntry,
 }
 
 impl Table {
     /// The table of `S`. Its entries may be called only where `S`'s level is available.
     const fn of<S: Simd>() -> Table {
-        Table { level: S::LEVEL }
+        Table {
+            level: S::LEVEL,
+            elementwise: crate::elementwise::Table::of::<S>(),
+            norm: crate::norm::Table::of::<S>(),
+            rope: crate::rope::Table::of::<S>(),
+            argmax: crate::argmax::of::<S>(),
+        }
     }
 }
 

@@ -1,11 +1,24 @@
-//! The compute kernels of EMEL: packed weights and their products with quantized activations.
-//! The only crate with `unsafe`.
+//! The compute kernels of EMEL: packed weights and their products with quantized activations,
+//! attention, norms, rope, and the lanes that run them. The only crate with `unsafe`.
 //!
 //! Every algorithm stands once, generic over the [`simd`] trait, and is compiled for each
 //! instruction-set [`Level`]. All levels give the same bits: a kernel may only reorder what is
 //! exact (integer sums), and every floating-point operation has one place in one order.
 
+mod argmax;
+mod elementwise;
+mod lanes;
 mod level;
+mod math;
+mod norm;
+mod rope;
 pub(crate) mod simd;
 
+pub use argmax::{ArgmaxError, ArgmaxJob};
+pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
+pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, parallel, serial};
 pub use level::{Kernels, Level, ParseLevelError};
+pub use norm::{
+    AddRmsNormJob, HeadNormJob, PostNormJob, PostNormThenNormJob, RmsNormJob, UnweightedHeadNormJob,
+};
+pub use rope::{RopeError, RopeFillJob, RopeJob, RopePairs, RopeTable, rope_frequencies};

@@ -188,6 +188,12 @@ impl<P: Products> Simd for Ymm<P> {
             let a = _mm_add_ps(a, _mm_movehl_ps(a, a));
             _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps::<1>(a, a)))
         }}
+        fn swap_pairs(a: F) -> F {
+            [
+                _mm256_permute_ps::<0b10_11_00_01>(a[0]),
+                _mm256_permute_ps::<0b10_11_00_01>(a[1]),
+            ]
+        }
         fn lt(a: F, b: F) -> I { cmp::<_CMP_LT_OQ>(a, b) }
         fn le(a: F, b: F) -> I { cmp::<_CMP_LE_OQ>(a, b) }
         fn eq(a: F, b: F) -> I { cmp::<_CMP_EQ_OQ>(a, b) }

@@ -63,6 +63,9 @@ pub(crate) unsafe fn entry<S: Simd, K: Kernel>(args: K::Args<'_>) -> K::Out {
     s.enter::<K>(args)
 }
 
+/// [`entry`] of `K` at some level.
+pub(crate) type Entry<K> = unsafe fn(<K as Kernel>::Args<'_>) -> <K as Kernel>::Out;
+
 /// Sixteen-lane vector operations at one instruction-set level.
 pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Sixteen `f32`.
@@ -124,6 +127,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// The sum of all lanes in one fixed tree: lane `i` with `i + 8`, then `i + 4`, `i + 2`,
     /// `i + 1`.
     fn reduce_add(self, a: Self::F32) -> f32;
+    /// Lanes `2i` and `2i + 1` exchanged.
+    fn swap_pairs(self, a: Self::F32) -> Self::F32;
     /// `a < b`; false when either is NaN.
     fn lt(self, a: Self::F32, b: Self::F32) -> Self::Mask;
     /// `a <= b`; false when either is NaN.

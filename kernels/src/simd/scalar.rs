@@ -128,6 +128,10 @@ impl Simd for Scalar {
         a[0]
     }
     #[inline(always)]
+    fn swap_pairs(self, a: [f32; 16]) -> [f32; 16] {
+        std::array::from_fn(|i| a[i ^ 1])
+    }
+    #[inline(always)]
     fn lt(self, a: [f32; 16], b: [f32; 16]) -> [bool; 16] {
         zip(a, b, |a, b| a < b)
     }
