@@ -4,8 +4,7 @@
 //! of it to address translation. [`HugeBuffer`] maps anonymous memory aligned to 2 MiB and asks
 //! for huge pages. Pages that are never touched cost nothing and read as zero.
 
-use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// Types that any bytes make a value of.
@@ -69,9 +68,15 @@ unsafe impl<T: Plain> Sync for HugeBuffer<T> {}
 impl<T: Plain> HugeBuffer<T> {
     /// `len` zeros.
     pub fn zeroed(len: usize) -> Result<Self, AllocError> {
-        let bytes = len.checked_mul(size_of::<T>()).ok_or(AllocError { bytes: usize::MAX })?;
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .ok_or(AllocError { bytes: usize::MAX })?;
         let map = Map::new(bytes)?;
-        Ok(HugeBuffer { start: map.start.cast(), len, map })
+        Ok(HugeBuffer {
+            start: map.start.cast(),
+            len,
+            map,
+        })
     }
 
     /// How many bytes of address space the buffer takes.
@@ -100,7 +105,9 @@ impl<T: Plain> DerefMut for HugeBuffer<T> {
 
 impl<T: Plain> std::fmt::Debug for HugeBuffer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HugeBuffer").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("HugeBuffer")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }
 
@@ -121,7 +128,10 @@ impl Map {
         // At least one page, so that an empty buffer needs no case of its own.
         let mapped = bytes.max(1).checked_next_multiple_of(unit).ok_or(fail)?;
         let slack = if unit == HUGE { HUGE } else { 0 };
-        let asked = mapped.checked_add(slack).filter(|&n| n <= isize::MAX as usize).ok_or(fail)?;
+        let asked = mapped
+            .checked_add(slack)
+            .filter(|&n| n <= isize::MAX as usize)
+            .ok_or(fail)?;
         // SAFETY: a new private anonymous mapping, placed by the kernel, touches nothing else.
         let base = unsafe {
             libc::mmap(
@@ -137,7 +147,11 @@ impl Map {
             return Err(fail);
         }
         let base: *mut u8 = base.cast();
-        let before = if slack == 0 { 0 } else { base.align_offset(HUGE) };
+        let before = if slack == 0 {
+            0
+        } else {
+            base.align_offset(HUGE)
+        };
         // SAFETY: `before <= slack`, so all three pieces lie in the mapping just made; the outer
         // two are given back and never used. Failure of advice changes speed alone.
         unsafe {
@@ -152,7 +166,9 @@ impl Map {
             if slack > 0 {
                 libc::madvise(start.cast(), mapped, libc::MADV_HUGEPAGE);
             }
-            NonNull::new(start).map(|start| Map { start, mapped }).ok_or(fail)
+            NonNull::new(start)
+                .map(|start| Map { start, mapped })
+                .ok_or(fail)
         }
     }
 }
@@ -175,7 +191,9 @@ impl Map {
             .map_err(|_| AllocError { bytes })?;
         // SAFETY: the layout's size is not zero.
         let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        NonNull::new(start).map(|start| Map { start, mapped }).ok_or(AllocError { bytes })
+        NonNull::new(start)
+            .map(|start| Map { start, mapped })
+            .ok_or(AllocError { bytes })
     }
 
     fn align(mapped: usize) -> usize {
@@ -192,39 +210,6 @@ impl Drop for Map {
             let layout = std::alloc::Layout::from_size_align_unchecked(self.mapped, align);
             std::alloc::dealloc(self.start.as_ptr(), layout);
         }
-    }
-}
-
-/// An exclusively borrowed slice that several lanes write to, each its own ranges.
-pub(crate) struct SharedMut<'a, T> {
-    start: *mut T,
-    len: usize,
-    borrow: PhantomData<&'a mut [T]>,
-}
-
-// SAFETY: hands out disjoint exclusive ranges (its method's obligation), as splitting would.
-unsafe impl<T: Send> Send for SharedMut<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for SharedMut<'_, T> {}
-
-impl<'a, T> SharedMut<'a, T> {
-    /// Takes the slice over.
-    pub(crate) fn new(slice: &'a mut [T]) -> Self {
-        SharedMut { start: slice.as_mut_ptr(), len: slice.len(), borrow: PhantomData }
-    }
-
-    /// The elements of `range`. Panics when it is out of bounds.
-    ///
-    /// # Safety
-    ///
-    /// - No other range handed out overlaps this one while both are alive.
-    #[inline(always)]
-    #[allow(clippy::mut_from_ref)] // disjointness is the caller's obligation
-    pub(crate) unsafe fn range(&self, range: Range<usize>) -> &mut [T] {
-        assert!(range.start <= range.end && range.end <= self.len);
-        // SAFETY: in bounds of a slice that `self` borrows exclusively, and disjoint from other
-        // ranges by the caller's word.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
 }
 
@@ -252,23 +237,5 @@ mod tests {
         assert!(HugeBuffer::<f32>::zeroed(usize::MAX / 2).is_err());
         assert!(HugeBuffer::<u8>::zeroed(usize::MAX).is_err());
         assert!(HugeBuffer::<u8>::zeroed(1 << 60).is_err());
-    }
-
-    #[test]
-    fn shared_ranges_are_checked() {
-        let mut data = [0; 8];
-        let shared = SharedMut::new(&mut data);
-        // SAFETY: the two ranges are disjoint.
-        unsafe {
-            shared.range(0..3).fill(1);
-            shared.range(3..8).fill(2);
-        }
-        assert_eq!(data, [1, 1, 1, 2, 2, 2, 2, 2]);
-        let outside = std::panic::catch_unwind(|| {
-            let mut data = [0; 8];
-            // SAFETY: the only range; being outside must panic.
-            unsafe { SharedMut::new(&mut data).range(4..9).fill(1) }
-        });
-        assert!(outside.is_err());
     }
 }
