@@ -115,6 +115,8 @@ pub(crate) struct Table {
     pub(crate) norm: crate::norm::Table,
     pub(crate) rope: crate::rope::Table,
     pub(crate) argmax: crate::argmax::ArgmaxEntry,
+    pub(crate) quantize: crate::quantize::Table,
+    pub(crate) matmul: crate::matmul::Table,
 }
 
 impl Table {
@@ -126,6 +128,8 @@ impl Table {
             norm: crate::norm::Table::of::<S>(),
             rope: crate::rope::Table::of::<S>(),
             argmax: crate::argmax::of::<S>(),
+            quantize: crate::quantize::Table::of::<S>(),
+            matmul: crate::matmul::table::<S>(),
         }
     }
 }
