@@ -9,6 +9,7 @@
 //! The format is described at <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
 
 mod cursor;
+mod directory;
 mod error;
 mod map;
 mod metadata;
@@ -109,13 +110,18 @@ impl Gguf {
     /// # Errors
     /// As [`Gguf::open`].
     pub fn open_with(path: &Path, overrides: &[(String, Value)]) -> Result<Gguf, GgufError> {
-        let first = Opened::new(path.into(), 0)?;
+        let first = Opened::new(path.into())?;
         let mut opened = match split::shards_of(&first)? {
             None => vec![first],
             Some(plan) => split::open_all(&plan, first)?,
         };
         let mut tensors = Vec::new();
-        for shard in &mut opened {
+        for (index, shard) in opened.iter_mut().enumerate() {
+            shard
+                .header
+                .tensors
+                .iter_mut()
+                .for_each(|tensor| tensor.shard = index);
             tensors.append(&mut shard.header.tensors);
         }
         let index = tensors
@@ -214,8 +220,8 @@ struct Opened {
 }
 
 impl Opened {
-    /// Opens `file` as the shard of this index.
-    fn new(file: Arc<Path>, shard: usize) -> Result<Opened, GgufError> {
+    /// Opens and parses `file`.
+    fn new(file: Arc<Path>) -> Result<Opened, GgufError> {
         let open = |source: io::Error| GgufError::Open {
             file: file.clone(),
             source,
@@ -235,7 +241,7 @@ impl Opened {
             file: file.clone(),
             source,
         })?;
-        let header = parse::parse(&file, map.bytes(), shard)?;
+        let header = parse::parse(&file, map.bytes())?;
         Ok(Opened { file, map, header })
     }
 }
