@@ -100,6 +100,14 @@ fn overrides_replace_and_add() {
     assert_eq!(gguf.version(), 3);
 }
 
+/// Lanes share an open model, and errors travel between them.
+#[test]
+fn models_and_errors_cross_threads() {
+    fn crosses<T: Send + Sync>() {}
+    crosses::<Gguf>();
+    crosses::<GgufError>();
+}
+
 /// Bytes that tell tensors and positions apart.
 #[cfg(target_os = "linux")]
 fn pattern(name: &str, n: u64) -> impl Iterator<Item = u8> {
