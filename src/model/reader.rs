@@ -227,7 +227,7 @@ impl<'a> Reader<'a> {
             Some(head_dim) => (head_dim, self.key(key_name)),
             None => {
                 let key = self.key("attention.head_count");
-                if d_model % n_head[0] != 0 {
+                if !d_model.is_multiple_of(n_head[0]) {
                     let why = format!("it does not divide embedding_length = {d_model}");
                     return Err(self.bad(key, n_head[0], why));
                 }

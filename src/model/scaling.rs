@@ -57,7 +57,16 @@ pub(super) fn global(
                 above: n_ctx_orig,
                 factors,
             });
-    } else if factor_tensors && let Some(found) = factors(reader, "rope_freqs.weight", n_dims)? {
+    } else if factor_tensors && let Some(mut found) = factors(reader, "rope_freqs.weight", n_dims)?
+    {
+        // Llama 3's scheme says in numbers what the tensor says in full; YaRN comes on top.
+        if scheme == "yarn" {
+            let computed = rope.factors.iter().flatten();
+            found
+                .iter_mut()
+                .zip(computed)
+                .for_each(|(factor, yarn)| *factor *= yarn);
+        }
         rope.factors = Some(found);
     }
     Ok(rope)

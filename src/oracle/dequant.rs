@@ -18,13 +18,16 @@ use crate::gguf::TensorType;
 pub struct Dequantizer {
     block_len: usize,
     block_bytes: usize,
-    decode: fn(&[u8], &mut [f64]),
+    decode: Decode,
 }
+
+/// Decodes one block.
+type Decode = fn(&[u8], &mut [f64]);
 
 impl Dequantizer {
     /// The decoder of `ty`; `None` when the type is not one this project runs.
     pub fn new(ty: TensorType) -> Option<Self> {
-        let (block_len, block_bytes, decode): (usize, usize, fn(&[u8], &mut [f64])) = match ty {
+        let (block_len, block_bytes, decode): (usize, usize, Decode) = match ty {
             TensorType::F32 => (1, 4, f32_block),
             TensorType::F16 => (1, 2, f16_block),
             TensorType::BF16 => (1, 2, bf16_block),

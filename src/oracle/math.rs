@@ -102,8 +102,8 @@ mod tests {
 
     #[test]
     fn rms_norm_of_three_and_four() {
-        // mean square (9 + 16) / 2 = 12.5; with eps 12.5 its root is 5.
-        assert_eq!(rms_norm(&[3.0, 4.0], &[10.0, 20.0], 12.5), [6.0, 16.0]);
+        // The mean square is 12.5; with eps 3.5 the root is 4.
+        assert_eq!(rms_norm(&[3.0, 4.0], &[10.0, 20.0], 3.5), [7.5, 20.0]);
     }
 
     #[test]
