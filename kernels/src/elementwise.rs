@@ -5,9 +5,10 @@
 
 use std::marker::PhantomData;
 
-use crate::lanes::{Disjoint, Job, Part};
+use crate::lanes::{Job, Part};
 use crate::level::Kernels;
 use crate::math;
+use crate::memory::SharedMut;
 use crate::simd::{Entry, Kernel, Simd, entry};
 
 /// Elements a lane claims at once: some microseconds of work at most, many times a claim's cost.
@@ -184,7 +185,7 @@ impl Table {
 struct PairJob<'a> {
     /// From the table of a level that the processor has.
     run: unsafe fn(Pair<'_>),
-    x: Disjoint<'a, f32>,
+    x: SharedMut<'a, f32>,
     y: &'a [f32],
 }
 
@@ -193,7 +194,7 @@ impl<'a> PairJob<'a> {
         assert_eq!(x.len(), y.len(), "operands of unequal lengths");
         PairJob {
             run,
-            x: Disjoint::new(x),
+            x: SharedMut::new(x),
             y,
         }
     }
@@ -201,7 +202,7 @@ impl<'a> PairJob<'a> {
     fn part<J: ?Sized>(&self, part: &Part<'_, J>) {
         while let Some(range) = part.claim(self.y.len(), CHUNK) {
             // SAFETY: this job's only use of claims; the ranges are disjoint.
-            let x = unsafe { self.x.slice(range.clone()) };
+            let x = unsafe { self.x.range(range.clone()) };
             // SAFETY: `run` is from a `Kernels`' table.
             unsafe {
                 (self.run)(Pair {
@@ -217,7 +218,7 @@ impl<'a> PairJob<'a> {
 struct OneJob<'a> {
     /// From the table of a level that the processor has.
     run: unsafe fn(One<'_>),
-    x: Disjoint<'a, f32>,
+    x: SharedMut<'a, f32>,
     parameter: f32,
 }
 
@@ -225,7 +226,7 @@ impl<'a> OneJob<'a> {
     fn new(run: unsafe fn(One<'_>), x: &'a mut [f32], parameter: f32) -> Self {
         OneJob {
             run,
-            x: Disjoint::new(x),
+            x: SharedMut::new(x),
             parameter,
         }
     }
@@ -233,7 +234,7 @@ impl<'a> OneJob<'a> {
     fn part<J: ?Sized>(&self, part: &Part<'_, J>) {
         while let Some(range) = part.claim(self.x.len(), CHUNK) {
             // SAFETY: this job's only use of claims; the ranges are disjoint.
-            let x = unsafe { self.x.slice(range) };
+            let x = unsafe { self.x.range(range) };
             // SAFETY: `run` is from a `Kernels`' table.
             unsafe {
                 (self.run)(One {
@@ -298,7 +299,7 @@ impl Job for AddJob<'_> {
 pub struct AddBiasJob<'a> {
     /// From the table of a level that the processor has.
     run: unsafe fn(Pair<'_>),
-    x: Disjoint<'a, f32>,
+    x: SharedMut<'a, f32>,
     bias: &'a [f32],
 }
 
@@ -317,7 +318,7 @@ impl<'a> AddBiasJob<'a> {
         );
         AddBiasJob {
             run: kernels.0.elementwise.add_to_rows,
-            x: Disjoint::new(x),
+            x: SharedMut::new(x),
             bias,
         }
     }
@@ -328,7 +329,7 @@ impl Job for AddBiasJob<'_> {
         let d = self.bias.len();
         while let Some(rows) = part.claim(self.x.len() / d, CHUNK / d) {
             // SAFETY: this job's only use of claims; the ranges are disjoint.
-            let x = unsafe { self.x.slice(rows.start * d..rows.end * d) };
+            let x = unsafe { self.x.range(rows.start * d..rows.end * d) };
             // SAFETY: `run` is from a `Kernels`' table.
             unsafe { (self.run)(Pair { x, y: self.bias }) }
         }

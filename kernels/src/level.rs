@@ -114,6 +114,7 @@ pub(crate) struct Table {
     pub(crate) elementwise: crate::elementwise::Table,
     pub(crate) norm: crate::norm::Table,
     pub(crate) rope: crate::rope::Table,
+    pub(crate) attention: crate::attention::Table,
     pub(crate) argmax: crate::argmax::ArgmaxEntry,
 }
 
@@ -125,6 +126,7 @@ impl Table {
             elementwise: crate::elementwise::Table::of::<S>(),
             norm: crate::norm::Table::of::<S>(),
             rope: crate::rope::Table::of::<S>(),
+            attention: crate::attention::Table::of::<S>(),
             argmax: crate::argmax::of::<S>(),
         }
     }

@@ -6,18 +6,25 @@
 //! exact (integer sums), and every floating-point operation has one place in one order.
 
 mod argmax;
+mod attention;
 mod elementwise;
 mod lanes;
 mod level;
 mod math;
+mod memory;
 mod norm;
 mod rope;
 pub(crate) mod simd;
 
 pub use argmax::{ArgmaxError, ArgmaxJob};
+pub use attention::{
+    AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
+    AttentionWorkspace, BLOCK, CacheError, CacheType, LayerCache, StoreKvJob,
+};
 pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
 pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, parallel, serial};
 pub use level::{Kernels, Level, ParseLevelError};
+pub use memory::{AllocError, HugeBuffer};
 pub use norm::{
     AddRmsNormJob, HeadNormJob, PostNormJob, PostNormThenNormJob, RmsNormJob, UnweightedHeadNormJob,
 };

@@ -69,9 +69,15 @@ unsafe impl<T: Plain> Sync for HugeBuffer<T> {}
 impl<T: Plain> HugeBuffer<T> {
     /// `len` zeros.
     pub fn zeroed(len: usize) -> Result<Self, AllocError> {
-        let bytes = len.checked_mul(size_of::<T>()).ok_or(AllocError { bytes: usize::MAX })?;
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .ok_or(AllocError { bytes: usize::MAX })?;
         let map = Map::new(bytes)?;
-        Ok(HugeBuffer { start: map.start.cast(), len, map })
+        Ok(HugeBuffer {
+            start: map.start.cast(),
+            len,
+            map,
+        })
     }
 
     /// How many bytes of address space the buffer takes.
@@ -100,7 +106,9 @@ impl<T: Plain> DerefMut for HugeBuffer<T> {
 
 impl<T: Plain> std::fmt::Debug for HugeBuffer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HugeBuffer").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("HugeBuffer")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }
 
@@ -121,7 +129,10 @@ impl Map {
         // At least one page, so that an empty buffer needs no case of its own.
         let mapped = bytes.max(1).checked_next_multiple_of(unit).ok_or(fail)?;
         let slack = if unit == HUGE { HUGE } else { 0 };
-        let asked = mapped.checked_add(slack).filter(|&n| n <= isize::MAX as usize).ok_or(fail)?;
+        let asked = mapped
+            .checked_add(slack)
+            .filter(|&n| n <= isize::MAX as usize)
+            .ok_or(fail)?;
         // SAFETY: a new private anonymous mapping, placed by the kernel, touches nothing else.
         let base = unsafe {
             libc::mmap(
@@ -137,7 +148,11 @@ impl Map {
             return Err(fail);
         }
         let base: *mut u8 = base.cast();
-        let before = if slack == 0 { 0 } else { base.align_offset(HUGE) };
+        let before = if slack == 0 {
+            0
+        } else {
+            base.align_offset(HUGE)
+        };
         // SAFETY: `before <= slack`, so all three pieces lie in the mapping just made; the outer
         // two are given back and never used. Failure of advice changes speed alone.
         unsafe {
@@ -152,7 +167,9 @@ impl Map {
             if slack > 0 {
                 libc::madvise(start.cast(), mapped, libc::MADV_HUGEPAGE);
             }
-            NonNull::new(start).map(|start| Map { start, mapped }).ok_or(fail)
+            NonNull::new(start)
+                .map(|start| Map { start, mapped })
+                .ok_or(fail)
         }
     }
 }
@@ -175,7 +192,9 @@ impl Map {
             .map_err(|_| AllocError { bytes })?;
         // SAFETY: the layout's size is not zero.
         let start = unsafe { std::alloc::alloc_zeroed(layout) };
-        NonNull::new(start).map(|start| Map { start, mapped }).ok_or(AllocError { bytes })
+        NonNull::new(start)
+            .map(|start| Map { start, mapped })
+            .ok_or(AllocError { bytes })
     }
 
     fn align(mapped: usize) -> usize {
@@ -210,7 +229,16 @@ unsafe impl<T: Send> Sync for SharedMut<'_, T> {}
 impl<'a, T> SharedMut<'a, T> {
     /// Takes the slice over.
     pub(crate) fn new(slice: &'a mut [T]) -> Self {
-        SharedMut { start: slice.as_mut_ptr(), len: slice.len(), borrow: PhantomData }
+        SharedMut {
+            start: slice.as_mut_ptr(),
+            len: slice.len(),
+            borrow: PhantomData,
+        }
+    }
+
+    /// How many elements there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     /// The elements of `range`. Panics when it is out of bounds.

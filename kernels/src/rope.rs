@@ -12,8 +12,9 @@
 
 use std::ops::Range;
 
-use crate::lanes::{Disjoint, Job, Part};
+use crate::lanes::{Job, Part};
 use crate::level::Kernels;
+use crate::memory::{AllocError, HugeBuffer, SharedMut};
 use crate::simd::{Entry, Kernel, Simd, entry};
 
 /// Which elements of a head turn together.
@@ -40,11 +41,8 @@ pub enum RopeError {
         value: f64,
     },
     /// The system has no memory for the table.
-    #[error("no memory for a rope table of {bytes} bytes; ask for a smaller context")]
-    OutOfMemory {
-        /// The table's size.
-        bytes: usize,
-    },
+    #[error("no memory for the rope table (ask for a smaller context): {0}")]
+    OutOfMemory(#[from] AllocError),
 }
 
 /// The angle per position of each pair: `base^(-2i / n_rot) * scale / factors[i]`.
@@ -82,7 +80,7 @@ pub struct RopeTable {
     n_ctx: usize,
     filled: usize,
     /// `[n_ctx, row_len]`; memory pages past `filled` are untouched.
-    rows: Vec<f32>,
+    rows: HugeBuffer<f32>,
 }
 
 impl RopeTable {
@@ -110,9 +108,7 @@ impl RopeTable {
             });
         }
         let len = row_len(pairs, frequencies.len()).checked_mul(n_ctx);
-        let rows = len.and_then(zeroed).ok_or(RopeError::OutOfMemory {
-            bytes: len.unwrap_or(usize::MAX).saturating_mul(4),
-        })?;
+        let rows = HugeBuffer::zeroed(len.unwrap_or(usize::MAX))?;
         Ok(RopeTable {
             pairs,
             frequencies,
@@ -145,7 +141,7 @@ impl RopeTable {
 
     /// The memory of the whole table, in bytes.
     pub fn bytes(&self) -> usize {
-        self.rows.len() * 4
+        self.rows.bytes()
     }
 
     fn row_len(&self) -> usize {
@@ -166,23 +162,13 @@ fn row_len(pairs: RopePairs, n: usize) -> usize {
     }
 }
 
-/// Zeros that the system may back with untouched pages; `None` when there is no memory.
-fn zeroed(len: usize) -> Option<Vec<f32>> {
-    let mut rows: Vec<f32> = Vec::new();
-    rows.try_reserve_exact(len).ok()?;
-    // The allocation succeeded at this size just now; asking the allocator for zeros keeps the
-    // pages untouched, which writing zeros would not.
-    drop(rows);
-    Some(vec![0.0; len])
-}
-
 /// Computes a table's rows up to a position.
 pub struct RopeFillJob<'a> {
     pairs: RopePairs,
     frequencies: &'a [f64],
     amplitude: f64,
     /// The rows to compute.
-    rows: Disjoint<'a, f32>,
+    rows: SharedMut<'a, f32>,
     row_len: usize,
     positions: Range<usize>,
 }
@@ -207,7 +193,7 @@ impl<'a> RopeFillJob<'a> {
             pairs: table.pairs,
             frequencies: &table.frequencies,
             amplitude: table.amplitude,
-            rows: Disjoint::new(
+            rows: SharedMut::new(
                 &mut table.rows[positions.start * row_len..positions.end * row_len],
             ),
             row_len,
@@ -220,7 +206,7 @@ impl Job for RopeFillJob<'_> {
     fn part(&self, part: &Part<'_, Self>) {
         while let Some(i) = part.claim_one(self.positions.len()) {
             // SAFETY: claimed rows are disjoint.
-            let row = unsafe { self.rows.slice(i * self.row_len..(i + 1) * self.row_len) };
+            let row = unsafe { self.rows.range(i * self.row_len..(i + 1) * self.row_len) };
             let (cosines, sines) = row.split_at_mut(self.row_len / 2);
             let pos = (self.positions.start + i) as f64;
             for (pair, frequency) in self.frequencies.iter().enumerate() {
@@ -342,7 +328,7 @@ pub struct RopeJob<'a> {
     run: unsafe fn(TurnArgs<'_>),
     table: &'a RopeTable,
     pos0: usize,
-    x: Disjoint<'a, f32>,
+    x: SharedMut<'a, f32>,
     tokens: usize,
     width: usize,
     head_dim: usize,
@@ -388,7 +374,7 @@ impl<'a> RopeJob<'a> {
             run,
             table,
             pos0,
-            x: Disjoint::new(x),
+            x: SharedMut::new(x),
             tokens,
             width,
             head_dim,
@@ -400,7 +386,7 @@ impl Job for RopeJob<'_> {
     fn part(&self, part: &Part<'_, Self>) {
         while let Some(t) = part.claim_one(self.tokens) {
             // SAFETY: claimed rows are disjoint.
-            let heads = unsafe { self.x.slice(t * self.width..(t + 1) * self.width) };
+            let heads = unsafe { self.x.range(t * self.width..(t + 1) * self.width) };
             let (cos, sin) = self.table.row(self.pos0 + t);
             // SAFETY: `run` is from a `Kernels`' table.
             unsafe {

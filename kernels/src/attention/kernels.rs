@@ -5,17 +5,18 @@
 
 use std::marker::PhantomData;
 
+use super::cache::Store;
 use super::{BLOCK, QUERIES};
 use crate::elementwise::Softcap;
 use crate::math::exp;
 use crate::simd::{Entry, Kernel, Simd, entry};
 
 /// 64 values, a row of a key block or the weights of one query, as four vectors' worth.
-pub(super) type Row<T> = [[T; 16]; BLOCK / 16];
+pub(crate) type Row<T> = [[T; 16]; BLOCK / 16];
 
 /// Positions of a block that one query attends to, `from..to`; empty when `from >= to`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Span {
+pub(crate) struct Span {
     pub(super) from: usize,
     pub(super) to: usize,
 }
@@ -78,7 +79,7 @@ macro_rules! with_count {
 // ---- scores ----
 
 /// Dots of a panel's queries with a block's 64 keys.
-pub(super) struct ScoresArgs<'a, T> {
+pub(crate) struct ScoresArgs<'a, T> {
     /// `[head_dim][n]`
     pub(super) panel: &'a [f32],
     /// `[head_dim]` rows of 64.
@@ -155,7 +156,7 @@ impl<E: Element> Kernel for Scores<E> {
 // ---- softmax ----
 
 /// Scores into weights, in place, with each query's maximum and sum.
-pub(super) struct SoftmaxArgs<'a> {
+pub(crate) struct SoftmaxArgs<'a> {
     /// `[n]`
     pub(super) scores: &'a mut [Row<f32>],
     /// `[n]`
@@ -230,7 +231,7 @@ impl<C: Cap> Kernel for Softmax<C> {
 // ---- values ----
 
 /// The weighted sums of a block's value rows.
-pub(super) struct ValuesArgs<'a, T> {
+pub(crate) struct ValuesArgs<'a, T> {
     /// `[n]`
     pub(super) weights: &'a [Row<f32>],
     /// `[n]`
@@ -255,8 +256,11 @@ fn values_tile<S: Simd, E: Element, const N: usize, const P: usize>(
     v: &[[E::Of; 16]],
     o: &mut [[f32; 16]],
     first: usize,
+    ahead: &[u16],
 ) {
     let vectors = v.len() / BLOCK;
+    let lines = size_of_val(ahead) / 64;
+    let each = lines.div_ceil(BLOCK);
     let mut acc = [[s.zero(); P]; N];
     for i in 0..N {
         for j in 0..P {
@@ -264,7 +268,12 @@ fn values_tile<S: Simd, E: Element, const N: usize, const P: usize>(
         }
     }
     for p in span.from..span.to.min(BLOCK) {
-        let row: &[[E::Of; 16]; P] = v[p * vectors + first..].first_chunk().expect("in the block");
+        for line in p * each..((p + 1) * each).min(lines) {
+            s.prefetch(ahead.as_ptr().cast::<u8>().wrapping_add(64 * line));
+        }
+        let row: &[[E::Of; 16]; P] = v[p * vectors + first..]
+            .first_chunk()
+            .expect("in the block");
         let mut values = [s.zero(); P];
         for j in 0..P {
             values[j] = E::load(s, &row[j]);
@@ -292,23 +301,27 @@ fn values_of<S: Simd, E: Element, const N: usize>(
     span: Span,
     v: &[[E::Of; 16]],
     o: &mut [[f32; 16]],
+    ahead: &[u16],
 ) {
     let weights: &[Row<f32>; N] = weights.first_chunk().expect("weights of N queries");
     let vectors = v.len() / BLOCK;
     let mut first = 0;
     if S::TOKENS == 8 || N == 1 {
         while first + 4 <= vectors {
-            values_tile::<S, E, N, 4>(s, weights, span, v, o, first);
+            let ahead = if first == 0 { ahead } else { &[] };
+            values_tile::<S, E, N, 4>(s, weights, span, v, o, first, ahead);
             first += 4;
         }
     } else if N == 2 {
         while first + 2 <= vectors {
-            values_tile::<S, E, N, 2>(s, weights, span, v, o, first);
+            let ahead = if first == 0 { ahead } else { &[] };
+            values_tile::<S, E, N, 2>(s, weights, span, v, o, first, ahead);
             first += 2;
         }
     }
     while first < vectors {
-        values_tile::<S, E, N, 1>(s, weights, span, v, o, first);
+        let ahead = if first == 0 { ahead } else { &[] };
+        values_tile::<S, E, N, 1>(s, weights, span, v, o, first, ahead);
         first += 1;
     }
 }
@@ -322,14 +335,16 @@ impl<E: Element> Kernel for Values<E> {
     /// causal mask, or of the window.
     #[inline(always)]
     fn run<S: Simd>(s: S, args: Self::Args<'_>) {
-        let ValuesArgs { weights, spans, v, o, ahead } = args;
+        let ValuesArgs {
+            weights,
+            spans,
+            v,
+            o,
+            ahead,
+        } = args;
         let vectors = v.len() / BLOCK;
         let n = weights.len();
         assert!(spans.len() == n && o.len() == n * vectors);
-        let start = ahead.as_ptr().cast::<u8>();
-        for line in 0..size_of_val(ahead) / 64 {
-            s.prefetch(start.wrapping_add(64 * line));
-        }
         for o in o.iter_mut() {
             s.store(s.zero(), o);
         }
@@ -340,21 +355,27 @@ impl<E: Element> Kernel for Values<E> {
         }
         if common.is_empty() {
             for (i, (&span, weights)) in spans.iter().zip(weights.chunks(1)).enumerate() {
-                values_of::<S, E, 1>(s, weights, span, v, &mut o[i * vectors..][..vectors]);
+                values_of::<S, E, 1>(s, weights, span, v, &mut o[i * vectors..][..vectors], &[]);
             }
             return;
         }
         for (i, (span, weights)) in spans.iter().zip(weights.chunks(1)).enumerate() {
-            let before = Span { from: span.from, to: common.from };
+            let before = Span {
+                from: span.from,
+                to: common.from,
+            };
             if !before.is_empty() {
-                values_of::<S, E, 1>(s, weights, before, v, &mut o[i * vectors..][..vectors]);
+                values_of::<S, E, 1>(s, weights, before, v, &mut o[i * vectors..][..vectors], &[]);
             }
         }
-        with_count!(n, values_of::<S, E>(s, weights, common, v, o));
+        with_count!(n, values_of::<S, E>(s, weights, common, v, o, ahead));
         for (i, (span, weights)) in spans.iter().zip(weights.chunks(1)).enumerate() {
-            let after = Span { from: common.to, to: span.to };
+            let after = Span {
+                from: common.to,
+                to: span.to,
+            };
             if !after.is_empty() {
-                values_of::<S, E, 1>(s, weights, after, v, &mut o[i * vectors..][..vectors]);
+                values_of::<S, E, 1>(s, weights, after, v, &mut o[i * vectors..][..vectors], &[]);
             }
         }
     }
@@ -363,7 +384,7 @@ impl<E: Element> Kernel for Values<E> {
 // ---- merging ----
 
 /// Merges a block's results into the running ones.
-pub(super) struct MergeArgs<'a> {
+pub(crate) struct MergeArgs<'a> {
     /// `[n]`, at most [`QUERIES`]; a query whose span is empty keeps what it has.
     pub(super) spans: &'a [Span],
     /// The block's: `[n]`, `[n]`, `[n][vectors]`.
@@ -373,7 +394,7 @@ pub(super) struct MergeArgs<'a> {
 }
 
 /// Maxima, sums and weighted values of some queries.
-pub(super) struct Partial<A, O> {
+pub(crate) struct Partial<A, O> {
     pub(super) m: A,
     pub(super) l: A,
     pub(super) o: O,
@@ -393,12 +414,12 @@ impl Kernel for Merge {
         assert!(sum.m.len() == n && sum.l.len() == n && sum.o.len() == block.o.len());
         let vectors = block.o.len() / n;
         // Both factors of all queries in one vector: a in lanes 0 to 7, b from lane 8 on.
-        let mut factors = [0.0; 16];
+        let (mut factors, mut tops) = ([0.0; 16], [0.0; 8]);
         for i in 0..n {
             let (m, m_b) = (sum.m[i], block.m[i]);
-            let top = if m > m_b { m } else { m_b };
-            factors[i] = m - top;
-            factors[i + 8] = m_b - top;
+            tops[i] = if m > m_b { m } else { m_b };
+            factors[i] = m - tops[i];
+            factors[i + 8] = m_b - tops[i];
         }
         let factors_exp = exp(s, s.load(&factors));
         s.store(factors_exp, &mut factors);
@@ -407,9 +428,7 @@ impl Kernel for Merge {
                 continue;
             }
             let (a, b) = (factors[i], factors[i + 8]);
-            if block.m[i] >= sum.m[i] || block.m[i].is_nan() {
-                sum.m[i] = block.m[i];
-            }
+            sum.m[i] = tops[i];
             let (av, bv) = (s.splat(a), s.splat(b));
             // In the vector form, so that the one fused operation is the level's own.
             let l = s.fma(s.splat(sum.l[i]), av, s.splat(block.l[i] * b));
@@ -426,7 +445,7 @@ impl Kernel for Merge {
 }
 
 /// `out = o / l` for one query.
-pub(super) struct FinishArgs<'a> {
+pub(crate) struct FinishArgs<'a> {
     pub(super) o: &'a [[f32; 16]],
     pub(super) l: f32,
     /// `[head_dim]`, which may end inside `o`'s last vector.
@@ -453,10 +472,10 @@ impl Kernel for Finish {
     }
 }
 
-// ---- reading and writing the cache ----
+// ---- reading the cache ----
 
 /// Widens half precision to single.
-pub(super) struct WidenArgs<'a> {
+pub(crate) struct WidenArgs<'a> {
     pub(super) from: &'a [[u16; 16]],
     pub(super) to: &'a mut [[f32; 16]],
 }
@@ -476,31 +495,6 @@ impl Kernel for Widen {
     }
 }
 
-/// Rounds one row to half precision, zeros past its end.
-pub(super) struct NarrowArgs<'a> {
-    pub(super) from: &'a [f32],
-    pub(super) to: &'a mut [[u16; 16]],
-}
-
-/// [`NarrowArgs`]' kernel.
-pub(crate) struct Narrow;
-
-impl Kernel for Narrow {
-    type Args<'a> = NarrowArgs<'a>;
-    type Out = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(s: S, NarrowArgs { from, to }: NarrowArgs<'_>) {
-        for (from, to) in from.chunks(16).zip(to) {
-            let v = match from.as_array() {
-                Some(from) => s.load(from),
-                None => s.load_partial(from),
-            };
-            s.store_f16(v, to);
-        }
-    }
-}
-
 /// One level's attention kernels.
 pub(crate) struct Table {
     pub(super) scores_half: Entry<Scores<Half>>,
@@ -512,7 +506,7 @@ pub(crate) struct Table {
     pub(super) merge: Entry<Merge>,
     pub(super) finish: Entry<Finish>,
     pub(super) widen: Entry<Widen>,
-    pub(super) narrow: Entry<Narrow>,
+    pub(super) store: Entry<Store>,
 }
 
 impl Table {
@@ -527,7 +521,7 @@ impl Table {
             merge: entry::<S, Merge>,
             finish: entry::<S, Finish>,
             widen: entry::<S, Widen>,
-            narrow: entry::<S, Narrow>,
+            store: entry::<S, Store>,
         }
     }
 }
