@@ -5,10 +5,9 @@
 
 use std::marker::PhantomData;
 
-use crate::lanes::{Job, Part};
+use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
 use crate::math;
-use crate::memory::SharedMut;
 use crate::simd::{Entry, Kernel, Simd, entry};
 
 /// Elements a lane claims at once: some microseconds of work at most, many times a claim's cost.
@@ -185,7 +184,7 @@ impl Table {
 struct PairJob<'a> {
     /// From the table of a level that the processor has.
     run: unsafe fn(Pair<'_>),
-    x: SharedMut<'a, f32>,
+    x: Disjoint<'a, f32>,
     y: &'a [f32],
 }
 
@@ -194,7 +193,7 @@ impl<'a> PairJob<'a> {
         assert_eq!(x.len(), y.len(), "operands of unequal lengths");
         PairJob {
             run,
-            x: SharedMut::new(x),
+            x: Disjoint::new(x),
             y,
         }
     }
@@ -202,7 +201,7 @@ impl<'a> PairJob<'a> {
     fn part<J: ?Sized>(&self, part: &Part<'_, J>) {
         while let Some(range) = part.claim(self.y.len(), CHUNK) {
             // SAFETY: this job's only use of claims; the ranges are disjoint.
-            let x = unsafe { self.x.range(range.clone()) };
+            let x = unsafe { self.x.slice(range.clone()) };
             // SAFETY: `run` is from a `Kernels`' table.
             unsafe {
                 (self.run)(Pair {
@@ -218,7 +217,7 @@ impl<'a> PairJob<'a> {
 struct OneJob<'a> {
     /// From the table of a level that the processor has.
     run: unsafe fn(One<'_>),
-    x: SharedMut<'a, f32>,
+    x: Disjoint<'a, f32>,
     parameter: f32,
 }
 
@@ -226,7 +225,7 @@ impl<'a> OneJob<'a> {
     fn new(run: unsafe fn(One<'_>), x: &'a mut [f32], parameter: f32) -> Self {
         OneJob {
             run,
-            x: SharedMut::new(x),
+            x: Disjoint::new(x),
             parameter,
         }
     }
@@ -234,7 +233,7 @@ impl<'a> OneJob<'a> {
     fn part<J: ?Sized>(&self, part: &Part<'_, J>) {
         while let Some(range) = part.claim(self.x.len(), CHUNK) {
             // SAFETY: this job's only use of claims; the ranges are disjoint.
-            let x = unsafe { self.x.range(range) };
+            let x = unsafe { self.x.slice(range) };
             // SAFETY: `run` is from a `Kernels`' table.
             unsafe {
                 (self.run)(One {
@@ -299,7 +298,7 @@ impl Job for AddJob<'_> {
 pub struct AddBiasJob<'a> {
     /// From the table of a level that the processor has.
     run: unsafe fn(Pair<'_>),
-    x: SharedMut<'a, f32>,
+    x: Disjoint<'a, f32>,
     bias: &'a [f32],
 }
 
@@ -318,7 +317,7 @@ impl<'a> AddBiasJob<'a> {
         );
         AddBiasJob {
             run: kernels.0.elementwise.add_to_rows,
-            x: SharedMut::new(x),
+            x: Disjoint::new(x),
             bias,
         }
     }
@@ -329,7 +328,7 @@ impl Job for AddBiasJob<'_> {
         let d = self.bias.len();
         while let Some(rows) = part.claim(self.x.len() / d, CHUNK / d) {
             // SAFETY: this job's only use of claims; the ranges are disjoint.
-            let x = unsafe { self.x.range(rows.start * d..rows.end * d) };
+            let x = unsafe { self.x.slice(rows.start * d..rows.end * d) };
             // SAFETY: `run` is from a `Kernels`' table.
             unsafe { (self.run)(Pair { x, y: self.bias }) }
         }

@@ -28,6 +28,8 @@
 //! [`LaneError::Panicked`], and the pool refuses every later job: a half-written output is never
 //! taken for a result.
 
+mod disjoint;
+
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -38,6 +40,8 @@ use std::thread::JoinHandle;
 
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::sync::{Parker, Unparker};
+
+pub(crate) use disjoint::Disjoint;
 
 /// The most lanes a pool can have; more is a mistake in the caller's arithmetic.
 pub const MAX_LANES: usize = 1024;

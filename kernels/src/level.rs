@@ -116,6 +116,8 @@ pub(crate) struct Table {
     pub(crate) rope: crate::rope::Table,
     pub(crate) attention: crate::attention::Table,
     pub(crate) argmax: crate::argmax::ArgmaxEntry,
+    pub(crate) quantize: crate::quantize::Table,
+    pub(crate) matmul: crate::matmul::Table,
 }
 
 impl Table {
@@ -128,6 +130,8 @@ impl Table {
             rope: crate::rope::Table::of::<S>(),
             attention: crate::attention::Table::of::<S>(),
             argmax: crate::argmax::of::<S>(),
+            quantize: crate::quantize::Table::of::<S>(),
+            matmul: crate::matmul::table::<S>(),
         }
     }
 }

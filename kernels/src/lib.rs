@@ -8,11 +8,14 @@
 mod argmax;
 mod attention;
 mod elementwise;
+mod format;
 mod lanes;
 mod level;
 mod math;
+mod matmul;
 mod memory;
 mod norm;
+mod quantize;
 mod rope;
 pub(crate) mod simd;
 
@@ -22,10 +25,16 @@ pub use attention::{
     AttentionWorkspace, BLOCK, CacheError, CacheType, LayerCache, StoreKvJob,
 };
 pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
+pub use format::{ActivationKind, DequantizeError, GROUP_ROWS, WeightType, dequantize_row};
 pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, parallel, serial};
 pub use level::{Kernels, Level, ParseLevelError};
+pub use matmul::{
+    MatmulJob, MatmulPart, PackError, PackJob, PackedMatrix, Scratch, Tile, TileT1, TileT4, TileT8,
+    TileWide,
+};
 pub use memory::{AllocError, HugeBuffer};
 pub use norm::{
     AddRmsNormJob, HeadNormJob, PostNormJob, PostNormThenNormJob, RmsNormJob, UnweightedHeadNormJob,
 };
+pub use quantize::{ActivationView, Activations, QuantizeJob};
 pub use rope::{RopeError, RopeFillJob, RopeJob, RopePairs, RopeTable, rope_frequencies};

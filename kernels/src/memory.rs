@@ -4,8 +4,7 @@
 //! of it to address translation. [`HugeBuffer`] maps anonymous memory aligned to 2 MiB and asks
 //! for huge pages. Pages that are never touched cost nothing and read as zero.
 
-use std::marker::PhantomData;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
 /// Types that any bytes make a value of.
@@ -214,48 +213,6 @@ impl Drop for Map {
     }
 }
 
-/// An exclusively borrowed slice that several lanes write to, each its own ranges.
-pub(crate) struct SharedMut<'a, T> {
-    start: *mut T,
-    len: usize,
-    borrow: PhantomData<&'a mut [T]>,
-}
-
-// SAFETY: hands out disjoint exclusive ranges (its method's obligation), as splitting would.
-unsafe impl<T: Send> Send for SharedMut<'_, T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for SharedMut<'_, T> {}
-
-impl<'a, T> SharedMut<'a, T> {
-    /// Takes the slice over.
-    pub(crate) fn new(slice: &'a mut [T]) -> Self {
-        SharedMut {
-            start: slice.as_mut_ptr(),
-            len: slice.len(),
-            borrow: PhantomData,
-        }
-    }
-
-    /// How many elements there are.
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The elements of `range`. Panics when it is out of bounds.
-    ///
-    /// # Safety
-    ///
-    /// - No other range handed out overlaps this one while both are alive.
-    #[inline(always)]
-    #[allow(clippy::mut_from_ref)] // disjointness is the caller's obligation
-    pub(crate) unsafe fn range(&self, range: Range<usize>) -> &mut [T] {
-        assert!(range.start <= range.end && range.end <= self.len);
-        // SAFETY: in bounds of a slice that `self` borrows exclusively, and disjoint from other
-        // ranges by the caller's word.
-        unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,23 +237,5 @@ mod tests {
         assert!(HugeBuffer::<f32>::zeroed(usize::MAX / 2).is_err());
         assert!(HugeBuffer::<u8>::zeroed(usize::MAX).is_err());
         assert!(HugeBuffer::<u8>::zeroed(1 << 60).is_err());
-    }
-
-    #[test]
-    fn shared_ranges_are_checked() {
-        let mut data = [0; 8];
-        let shared = SharedMut::new(&mut data);
-        // SAFETY: the two ranges are disjoint.
-        unsafe {
-            shared.range(0..3).fill(1);
-            shared.range(3..8).fill(2);
-        }
-        assert_eq!(data, [1, 1, 1, 2, 2, 2, 2, 2]);
-        let outside = std::panic::catch_unwind(|| {
-            let mut data = [0; 8];
-            // SAFETY: the only range; being outside must panic.
-            unsafe { SharedMut::new(&mut data).range(4..9).fill(1) }
-        });
-        assert!(outside.is_err());
     }
 }

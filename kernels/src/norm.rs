@@ -5,9 +5,8 @@
 //! `scale = 1 / sqrt(sum / d + eps)`, each operation rounded; the normalized row is
 //! `(x * scale) * w`. Rows are handed out to lanes whole.
 
-use crate::lanes::{Job, Part};
+use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
-use crate::memory::SharedMut;
 use crate::simd::{Entry, Kernel, Simd, entry};
 
 /// Elements a lane claims at once, in whole rows.

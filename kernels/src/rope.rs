@@ -12,9 +12,9 @@
 
 use std::ops::Range;
 
-use crate::lanes::{Job, Part};
+use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
-use crate::memory::{AllocError, HugeBuffer, SharedMut};
+use crate::memory::{AllocError, HugeBuffer};
 use crate::simd::{Entry, Kernel, Simd, entry};
 
 /// Which elements of a head turn together.
@@ -168,7 +168,7 @@ pub struct RopeFillJob<'a> {
     frequencies: &'a [f64],
     amplitude: f64,
     /// The rows to compute.
-    rows: SharedMut<'a, f32>,
+    rows: Disjoint<'a, f32>,
     row_len: usize,
     positions: Range<usize>,
 }
@@ -193,7 +193,7 @@ impl<'a> RopeFillJob<'a> {
             pairs: table.pairs,
             frequencies: &table.frequencies,
             amplitude: table.amplitude,
-            rows: SharedMut::new(
+            rows: Disjoint::new(
                 &mut table.rows[positions.start * row_len..positions.end * row_len],
             ),
             row_len,
@@ -206,7 +206,7 @@ impl Job for RopeFillJob<'_> {
     fn part(&self, part: &Part<'_, Self>) {
         while let Some(i) = part.claim_one(self.positions.len()) {
             // SAFETY: claimed rows are disjoint.
-            let row = unsafe { self.rows.range(i * self.row_len..(i + 1) * self.row_len) };
+            let row = unsafe { self.rows.slice(i * self.row_len..(i + 1) * self.row_len) };
             let (cosines, sines) = row.split_at_mut(self.row_len / 2);
             let pos = (self.positions.start + i) as f64;
             for (pair, frequency) in self.frequencies.iter().enumerate() {
@@ -328,7 +328,7 @@ pub struct RopeJob<'a> {
     run: unsafe fn(TurnArgs<'_>),
     table: &'a RopeTable,
     pos0: usize,
-    x: SharedMut<'a, f32>,
+    x: Disjoint<'a, f32>,
     tokens: usize,
     width: usize,
     head_dim: usize,
@@ -374,7 +374,7 @@ impl<'a> RopeJob<'a> {
             run,
             table,
             pos0,
-            x: SharedMut::new(x),
+            x: Disjoint::new(x),
             tokens,
             width,
             head_dim,
@@ -386,7 +386,7 @@ impl Job for RopeJob<'_> {
     fn part(&self, part: &Part<'_, Self>) {
         while let Some(t) = part.claim_one(self.tokens) {
             // SAFETY: claimed rows are disjoint.
-            let heads = unsafe { self.x.range(t * self.width..(t + 1) * self.width) };
+            let heads = unsafe { self.x.slice(t * self.width..(t + 1) * self.width) };
             let (cos, sin) = self.table.row(self.pos0 + t);
             // SAFETY: `run` is from a `Kernels`' table.
             unsafe {

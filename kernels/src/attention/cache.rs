@@ -2,9 +2,9 @@
 
 use super::BLOCK;
 use super::kernels::Row;
-use crate::lanes::{Job, Part};
+use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
-use crate::memory::{AllocError, HugeBuffer, SharedMut};
+use crate::memory::{AllocError, HugeBuffer};
 use crate::simd::{Kernel, Simd};
 
 /// How cached keys and values are stored.
@@ -208,8 +208,8 @@ pub struct StoreKvJob<'a> {
     kernels: Kernels,
     k: &'a [f32],
     v: &'a [f32],
-    k_blocks: SharedMut<'a, Row<u16>>,
-    v_blocks: SharedMut<'a, [u16; 16]>,
+    k_blocks: Disjoint<'a, Row<u16>>,
+    v_blocks: Disjoint<'a, [u16; 16]>,
     n_kv_heads: usize,
     head_dim_k: usize,
     head_dim_v: usize,
@@ -260,8 +260,8 @@ impl<'a> StoreKvJob<'a> {
             kernels,
             k,
             v,
-            k_blocks: SharedMut::new(&mut cache.k),
-            v_blocks: SharedMut::new(&mut cache.v),
+            k_blocks: Disjoint::new(&mut cache.k),
+            v_blocks: Disjoint::new(&mut cache.v),
             n_kv_heads,
             head_dim_k,
             head_dim_v,
@@ -294,8 +294,8 @@ impl Job for StoreKvJob<'_> {
             let (k_block, v_block) = unsafe {
                 (
                     self.k_blocks
-                        .range(index * head_dim_k..(index + 1) * head_dim_k),
-                    self.v_blocks.range(index * v_len..(index + 1) * v_len),
+                        .slice(index * head_dim_k..(index + 1) * head_dim_k),
+                    self.v_blocks.slice(index * v_len..(index + 1) * v_len),
                 )
             };
             let (k_stride, v_stride) = (n_kv_heads * head_dim_k, n_kv_heads * head_dim_v);

@@ -7,9 +7,8 @@ use super::kernels::{
 };
 use super::workspace::{Scratch, TILE_QUERIES, lane_vectors};
 use super::{AttentionWorkspace, BLOCK, LayerCache, QUERIES};
-use crate::lanes::{Job, Part};
+use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
-use crate::memory::SharedMut;
 
 /// What to attend with, and to what.
 #[derive(Clone, Copy)]
@@ -318,8 +317,8 @@ impl Reading for Widened {
 /// Attention of a run of tokens; see the module's definition.
 pub struct AttentionJob<'a> {
     plan: Plan<'a>,
-    out: SharedMut<'a, f32>,
-    scratch: SharedMut<'a, [f32; 16]>,
+    out: Disjoint<'a, f32>,
+    scratch: Disjoint<'a, [f32; 16]>,
     lane_vectors: usize,
     /// Tokens in a tile.
     tile: usize,
@@ -353,8 +352,8 @@ impl<'a> AttentionJob<'a> {
         };
         AttentionJob {
             plan,
-            out: SharedMut::new(out),
-            scratch: SharedMut::new(&mut workspace.scratch),
+            out: Disjoint::new(out),
+            scratch: Disjoint::new(&mut workspace.scratch),
             lane_vectors: lane_vectors(&shape),
             tile,
             run,
@@ -419,7 +418,7 @@ impl<'a> AttentionJob<'a> {
         for i in 0..queries {
             let row = (tokens.start + i / group) * plan.input.n_head + kv_head * group + i % group;
             // SAFETY: this key-value head's rows of these tokens are this item's alone.
-            let out = unsafe { self.out.range(row * head_dim..(row + 1) * head_dim) };
+            let out = unsafe { self.out.slice(row * head_dim..(row + 1) * head_dim) };
             plan.finish(&scratch.o[i * vectors..][..vectors], scratch.l[i], out);
         }
     }

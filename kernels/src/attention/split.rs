@@ -8,9 +8,8 @@ use super::job::{AttentionInput, Direct, Plan};
 use super::kernels::{Partial, Span};
 use super::workspace::{Scratch, lane_vectors};
 use super::{AttentionWorkspace, QUERIES};
-use crate::lanes::{Job, Part};
+use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
-use crate::memory::SharedMut;
 
 /// The most blocks a lane claims at once.
 const MAX_RUN: usize = 8;
@@ -49,11 +48,11 @@ impl Split {
 pub struct AttentionSplitJob<'a> {
     plan: Plan<'a>,
     split: Split,
-    scratch: SharedMut<'a, [f32; 16]>,
+    scratch: Disjoint<'a, [f32; 16]>,
     lane_vectors: usize,
-    o: SharedMut<'a, [f32; 16]>,
-    m: SharedMut<'a, f32>,
-    l: SharedMut<'a, f32>,
+    o: Disjoint<'a, [f32; 16]>,
+    m: Disjoint<'a, f32>,
+    l: Disjoint<'a, f32>,
     /// Blocks a lane claims at once.
     run: usize,
 }
@@ -80,11 +79,11 @@ impl<'a> AttentionSplitJob<'a> {
         AttentionSplitJob {
             plan,
             split,
-            scratch: SharedMut::new(&mut workspace.scratch),
+            scratch: Disjoint::new(&mut workspace.scratch),
             lane_vectors: lane_vectors(&shape),
-            o: SharedMut::new(&mut workspace.o),
-            m: SharedMut::new(&mut workspace.m),
-            l: SharedMut::new(&mut workspace.l),
+            o: Disjoint::new(&mut workspace.o),
+            m: Disjoint::new(&mut workspace.m),
+            l: Disjoint::new(&mut workspace.l),
             run: (items / (8 * shape.lanes.max(1))).clamp(1, MAX_RUN),
         }
     }
@@ -102,9 +101,9 @@ impl<'a> AttentionSplitJob<'a> {
         // SAFETY: each block of each head is claimed once.
         let (o, m, l) = unsafe {
             (
-                self.o.range(first * vectors..(first + group) * vectors),
-                self.m.range(first..first + group),
-                self.l.range(first..first + group),
+                self.o.slice(first * vectors..(first + group) * vectors),
+                self.m.slice(first..first + group),
+                self.l.slice(first..first + group),
             )
         };
         let panels = o
@@ -163,12 +162,12 @@ impl Job for AttentionSplitJob<'_> {
 pub struct AttentionMergeJob<'a> {
     plan: Plan<'a>,
     split: Split,
-    scratch: SharedMut<'a, [f32; 16]>,
+    scratch: Disjoint<'a, [f32; 16]>,
     lane_vectors: usize,
     o: &'a [[f32; 16]],
     m: &'a [f32],
     l: &'a [f32],
-    out: SharedMut<'a, f32>,
+    out: Disjoint<'a, f32>,
 }
 
 impl<'a> AttentionMergeJob<'a> {
@@ -195,12 +194,12 @@ impl<'a> AttentionMergeJob<'a> {
         AttentionMergeJob {
             plan,
             split,
-            scratch: SharedMut::new(&mut workspace.scratch),
+            scratch: Disjoint::new(&mut workspace.scratch),
             lane_vectors,
             o: &workspace.o,
             m: &workspace.m,
             l: &workspace.l,
-            out: SharedMut::new(out),
+            out: Disjoint::new(out),
         }
     }
 }
@@ -242,7 +241,7 @@ impl Job for AttentionMergeJob<'_> {
             }
             let head_dim = cache.head_dim_v();
             // SAFETY: each head is claimed once.
-            let out = unsafe { self.out.range(head * head_dim..(head + 1) * head_dim) };
+            let out = unsafe { self.out.slice(head * head_dim..(head + 1) * head_dim) };
             plan.finish(scratch.o, scratch.l[0], out);
         }
     }

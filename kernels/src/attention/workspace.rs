@@ -2,7 +2,8 @@
 
 use super::kernels::Row;
 use super::{BLOCK, QUERIES};
-use crate::memory::{AllocError, HugeBuffer, SharedMut};
+use crate::lanes::Disjoint;
+use crate::memory::{AllocError, HugeBuffer};
 
 /// Queries that share one widening of a block, about: a multiple of [`QUERIES`], and large enough
 /// that widening is a small part of the work on a block.
@@ -115,7 +116,7 @@ impl<'a> Scratch<'a> {
     ///
     /// - No other scratch of the same lane is in use.
     pub(super) unsafe fn of_lane(
-        all: &'a SharedMut<'_, [f32; 16]>,
+        all: &'a Disjoint<'_, [f32; 16]>,
         lane_vectors: usize,
         index: usize,
         queries: usize,
@@ -123,7 +124,7 @@ impl<'a> Scratch<'a> {
         vectors: usize,
     ) -> Scratch<'a> {
         // SAFETY: lanes' ranges are disjoint; the caller vouches for this lane's.
-        let lane = unsafe { all.range(index * lane_vectors..(index + 1) * lane_vectors) };
+        let lane = unsafe { all.slice(index * lane_vectors..(index + 1) * lane_vectors) };
         let (panels, lane) = lane.split_at_mut((queries * head_dim_k).div_ceil(16));
         let (m, lane) = lane.split_at_mut(queries.div_ceil(16));
         let (l, lane) = lane.split_at_mut(queries.div_ceil(16));

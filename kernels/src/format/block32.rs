@@ -31,6 +31,8 @@ pub(crate) trait Block32: 'static {
     const OFFSET: i32;
     /// Whether a minimum is added.
     const HAS_MIN: bool;
+    /// Whether blocks come from memory (else from the first-level cache).
+    const STREAMED: bool = true;
     /// Eight chunks of bytes: lane `r` of chunk `c` has weights `4c..4c+4` of row `r`.
     fn chunks<S: Simd>(s: S, block: &Self::Block) -> [S::Int; 8];
     /// The scale of each row.
@@ -62,7 +64,11 @@ fn five_bits<S: Simd>(s: S, q: &[[u8; 64]; 4], high: &[u8; 64]) -> [S::Int; 8] {
     let high = s.load_bytes(high);
     let mut out = nibbles(s, q);
     for c in 0..8u32 {
-        let bits = if c <= 4 { s.shl(high, 4 - c) } else { s.shr(high, c - 4) };
+        let bits = if c <= 4 {
+            s.shl(high, 4 - c)
+        } else {
+            s.shr(high, c - 4)
+        };
         out[c as usize] = s.or(out[c as usize], s.and(bits, mask));
     }
     out

@@ -86,8 +86,9 @@ impl ActivationKind {
 }
 
 /// The non-linear 4-bit values of IQ4_NL and IQ4_XS (ggml's `kvalues_iq4nl`).
-pub(crate) const IQ4_TABLE: [i8; 16] =
-    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+pub(crate) const IQ4_TABLE: [i8; 16] = [
+    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113,
+];
 
 impl WeightType {
     /// All types, in the order of their declaration (`ALL[t as usize] == t`).
@@ -195,7 +196,10 @@ pub(crate) type PackFn = fn(rows: &[&[u8]; GROUP_ROWS], out: &mut [u8]);
 /// The [`PackFn`] of `F`.
 pub(crate) fn pack_group<F: Pack>(rows: &[&[u8]; GROUP_ROWS], out: &mut [u8]) {
     const { assert!(size_of::<F::Packed>() == GROUP_ROWS * F::FILE_BYTES) };
-    for (b, block) in crate::memory::cast_mut::<F::Packed>(out).iter_mut().enumerate() {
+    for (b, block) in crate::memory::cast_mut::<F::Packed>(out)
+        .iter_mut()
+        .enumerate()
+    {
         let at = b * F::FILE_BYTES;
         F::pack(&rows.map(|row| &row[at..at + F::FILE_BYTES]), block);
     }

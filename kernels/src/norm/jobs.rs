@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    AddNormArgs, CHUNK, InPlaceArgs, Job, Kernels, NormArgs, Part, PostNormArgs, PostNormNextArgs,
-    SharedMut,
+    AddNormArgs, CHUNK, Disjoint, InPlaceArgs, Job, Kernels, NormArgs, Part, PostNormArgs,
+    PostNormNextArgs,
 };
 
 /// Panics unless `len` is rows of `d`; says how many.
@@ -26,7 +26,7 @@ pub struct RmsNormJob<'a> {
     x: &'a [f32],
     w: &'a [f32],
     eps: f32,
-    out: SharedMut<'a, f32>,
+    out: Disjoint<'a, f32>,
     rows: usize,
 }
 
@@ -44,7 +44,7 @@ impl<'a> RmsNormJob<'a> {
             x,
             w,
             eps,
-            out: SharedMut::new(out),
+            out: Disjoint::new(out),
             rows,
         }
     }
@@ -54,7 +54,7 @@ impl Job for RmsNormJob<'_> {
     fn part(&self, part: &Part<'_, Self>) {
         while let Some(range) = claim(part, self.rows, self.w.len()) {
             // SAFETY: claimed ranges are disjoint.
-            let out = unsafe { self.out.range(range.clone()) };
+            let out = unsafe { self.out.slice(range.clone()) };
             let args = NormArgs {
                 x: &self.x[range],
                 w: self.w,
@@ -70,11 +70,11 @@ impl Job for RmsNormJob<'_> {
 /// `x += y`, then `out = norm(x) * w`: a residual addition and the norm of the next sub-layer.
 pub struct AddRmsNormJob<'a> {
     kernels: Kernels,
-    x: SharedMut<'a, f32>,
+    x: Disjoint<'a, f32>,
     y: &'a [f32],
     w: &'a [f32],
     eps: f32,
-    out: SharedMut<'a, f32>,
+    out: Disjoint<'a, f32>,
     rows: usize,
 }
 
@@ -97,11 +97,11 @@ impl<'a> AddRmsNormJob<'a> {
         assert_eq!(x.len(), out.len(), "input and output of unequal lengths");
         AddRmsNormJob {
             kernels,
-            x: SharedMut::new(x),
+            x: Disjoint::new(x),
             y,
             w,
             eps,
-            out: SharedMut::new(out),
+            out: Disjoint::new(out),
             rows,
         }
     }
@@ -111,7 +111,7 @@ impl Job for AddRmsNormJob<'_> {
     fn part(&self, part: &Part<'_, Self>) {
         while let Some(range) = claim(part, self.rows, self.w.len()) {
             // SAFETY: claimed ranges are disjoint.
-            let (x, out) = unsafe { (self.x.range(range.clone()), self.out.range(range.clone())) };
+            let (x, out) = unsafe { (self.x.slice(range.clone()), self.out.slice(range.clone())) };
             let args = AddNormArgs {
                 x,
                 y: &self.y[range],
@@ -128,7 +128,7 @@ impl Job for AddRmsNormJob<'_> {
 /// `x += norm(y) * w`: a sub-layer's output normalized before it joins the residual.
 pub struct PostNormJob<'a> {
     kernels: Kernels,
-    x: SharedMut<'a, f32>,
+    x: Disjoint<'a, f32>,
     y: &'a [f32],
     w: &'a [f32],
     eps: f32,
@@ -146,7 +146,7 @@ impl<'a> PostNormJob<'a> {
         assert_eq!(x.len(), y.len(), "operands of unequal lengths");
         PostNormJob {
             kernels,
-            x: SharedMut::new(x),
+            x: Disjoint::new(x),
             y,
             w,
             eps,
@@ -159,7 +159,7 @@ impl Job for PostNormJob<'_> {
     fn part(&self, part: &Part<'_, Self>) {
         while let Some(range) = claim(part, self.rows, self.w.len()) {
             // SAFETY: claimed ranges are disjoint.
-            let x = unsafe { self.x.range(range.clone()) };
+            let x = unsafe { self.x.slice(range.clone()) };
             let args = PostNormArgs {
                 y: &self.y[range],
                 w: self.w,
@@ -176,7 +176,7 @@ impl Job for PostNormJob<'_> {
 pub struct PostNormThenNormJob<'a> {
     post: PostNormJob<'a>,
     w_next: &'a [f32],
-    out: SharedMut<'a, f32>,
+    out: Disjoint<'a, f32>,
 }
 
 impl<'a> PostNormThenNormJob<'a> {
@@ -196,7 +196,7 @@ impl<'a> PostNormThenNormJob<'a> {
         PostNormThenNormJob {
             post,
             w_next,
-            out: SharedMut::new(out),
+            out: Disjoint::new(out),
         }
     }
 }
@@ -213,7 +213,7 @@ impl Job for PostNormThenNormJob<'_> {
         } = self.post;
         while let Some(range) = claim(part, rows, w.len()) {
             // SAFETY: claimed ranges are disjoint.
-            let (x, out) = unsafe { (x.range(range.clone()), self.out.range(range.clone())) };
+            let (x, out) = unsafe { (x.slice(range.clone()), self.out.slice(range.clone())) };
             let post = PostNormArgs {
                 y: &y[range],
                 w,
@@ -235,7 +235,7 @@ impl Job for PostNormThenNormJob<'_> {
 /// `x = norm(x) * w` in place for each head of each token (Qwen 3's and Gemma 3's q and k norm).
 pub struct HeadNormJob<'a> {
     kernels: Kernels,
-    x: SharedMut<'a, f32>,
+    x: Disjoint<'a, f32>,
     w: &'a [f32],
     eps: f32,
     rows: usize,
@@ -251,7 +251,7 @@ impl<'a> HeadNormJob<'a> {
         let rows = rows(x.len(), w.len());
         HeadNormJob {
             kernels,
-            x: SharedMut::new(x),
+            x: Disjoint::new(x),
             w,
             eps,
             rows,
@@ -264,7 +264,7 @@ impl Job for HeadNormJob<'_> {
         let d = self.w.len();
         while let Some(range) = claim(part, self.rows, d) {
             // SAFETY: claimed ranges are disjoint.
-            let x = unsafe { self.x.range(range) };
+            let x = unsafe { self.x.slice(range) };
             let args = InPlaceArgs {
                 x,
                 d,
@@ -280,7 +280,7 @@ impl Job for HeadNormJob<'_> {
 /// `x = norm(x)` in place for each head of each token, without weights (a v norm).
 pub struct UnweightedHeadNormJob<'a> {
     kernels: Kernels,
-    x: SharedMut<'a, f32>,
+    x: Disjoint<'a, f32>,
     head_dim: usize,
     eps: f32,
     rows: usize,
@@ -296,7 +296,7 @@ impl<'a> UnweightedHeadNormJob<'a> {
         let rows = rows(x.len(), head_dim);
         UnweightedHeadNormJob {
             kernels,
-            x: SharedMut::new(x),
+            x: Disjoint::new(x),
             head_dim,
             eps,
             rows,
@@ -309,7 +309,7 @@ impl Job for UnweightedHeadNormJob<'_> {
         let d = self.head_dim;
         while let Some(range) = claim(part, self.rows, d) {
             // SAFETY: claimed ranges are disjoint.
-            let x = unsafe { self.x.range(range) };
+            let x = unsafe { self.x.slice(range) };
             let args = InPlaceArgs {
                 x,
                 d,
