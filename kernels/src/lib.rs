@@ -6,6 +6,7 @@
 //! exact (integer sums), and every floating-point operation has one place in one order.
 
 mod argmax;
+mod attention;
 mod elementwise;
 mod format;
 mod lanes;
@@ -19,6 +20,10 @@ mod rope;
 pub(crate) mod simd;
 
 pub use argmax::{ArgmaxError, ArgmaxJob};
+pub use attention::{
+    AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
+    AttentionWorkspace, BLOCK, CacheError, CacheType, LayerCache, StoreKvJob,
+};
 pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
 pub use format::{ActivationKind, DequantizeError, GROUP_ROWS, WeightType, dequantize_row};
 pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, parallel, serial};

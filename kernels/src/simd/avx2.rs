@@ -188,6 +188,12 @@ impl<P: Products> Simd for Ymm<P> {
             let a = _mm_add_ps(a, _mm_movehl_ps(a, a));
             _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps::<1>(a, a)))
         }}
+        fn reduce_max(a: F) -> f32 {{
+            let a = _mm256_max_ps(a[0], a[1]);
+            let a = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+            _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps::<1>(a, a)))
+        }}
         fn swap_pairs(a: F) -> F {
             [
                 _mm256_permute_ps::<0b10_11_00_01>(a[0]),

@@ -66,6 +66,12 @@ impl Simd for Avx512 {
             let a = _mm_add_ps(a, _mm_movehl_ps(a, a));
             _mm_cvtss_f32(_mm_add_ss(a, _mm_shuffle_ps::<1>(a, a)))
         }}
+        fn reduce_max(a: __m512) -> f32 {{
+            let a = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
+            let a = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let a = _mm_max_ps(a, _mm_movehl_ps(a, a));
+            _mm_cvtss_f32(_mm_max_ss(a, _mm_shuffle_ps::<1>(a, a)))
+        }}
         fn swap_pairs(a: __m512) -> __m512 { _mm512_permute_ps::<0b10_11_00_01>(a) }
         fn lt(a: __m512, b: __m512) -> __mmask16 { _mm512_cmp_ps_mask::<_CMP_LT_OQ>(a, b) }
         fn le(a: __m512, b: __m512) -> __mmask16 { _mm512_cmp_ps_mask::<_CMP_LE_OQ>(a, b) }

@@ -127,6 +127,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// The sum of all lanes in one fixed tree: lane `i` with `i + 8`, then `i + 4`, `i + 2`,
     /// `i + 1`.
     fn reduce_add(self, a: Self::F32) -> f32;
+    /// The largest lane, by [`Simd::max`] in the tree of [`Simd::reduce_add`].
+    fn reduce_max(self, a: Self::F32) -> f32;
     /// Lanes `2i` and `2i + 1` exchanged.
     fn swap_pairs(self, a: Self::F32) -> Self::F32;
     /// `a < b`; false when either is NaN.

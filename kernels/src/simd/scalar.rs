@@ -128,6 +128,19 @@ impl Simd for Scalar {
         a[0]
     }
     #[inline(always)]
+    fn reduce_max(self, mut a: [f32; 16]) -> f32 {
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                a[i] = if a[i] > a[i + half] {
+                    a[i]
+                } else {
+                    a[i + half]
+                };
+            }
+        }
+        a[0]
+    }
+    #[inline(always)]
     fn swap_pairs(self, a: [f32; 16]) -> [f32; 16] {
         std::array::from_fn(|i| a[i ^ 1])
     }
