@@ -4,8 +4,7 @@ use crate::gguf::GgufError;
 use crate::model::ModelError;
 use crate::sampling::SampleError;
 use crate::tokenizer::TokenId;
-use emel_kernels::Level;
-use emel_kernels::lanes::LaneError;
+use emel_kernels::{DequantizeError, LaneError, Level, RopeError};
 
 /// An error of the engine. Errors never lead to a wrong result: the dispatch that met one ends
 /// without output, and the session it happened in takes no further events.
@@ -37,15 +36,27 @@ pub enum EngineError {
         source: emel_kernels::PackError,
     },
     /// There is not enough memory.
-    #[error("not enough memory for {what} ({bytes} bytes); {cure}")]
+    #[error("no room for {what}: {source}; {cure}")]
     Memory {
         /// What it was for.
         what: &'static str,
         /// How much was asked for.
-        bytes: usize,
+        source: emel_kernels::AllocError,
         /// What to do.
         cure: &'static str,
     },
+    /// A rotary embedding is out of range.
+    #[error(transparent)]
+    Rope(#[from] RopeError),
+    /// The embedding table cannot be read.
+    #[error("embedding: {0}")]
+    Embedding(#[from] DequantizeError),
+    /// The key-value cache cannot be made.
+    #[error(transparent)]
+    Cache(#[from] emel_kernels::CacheError),
+    /// A stage of loading ran before the one it builds on: a defect of the loader's table.
+    #[error("the loader ran out of order; please report this")]
+    Order,
     /// A lane could not be started or reached, or died.
     #[error(transparent)]
     Lane(#[from] LaneError),

@@ -5,7 +5,7 @@
 //! that died leads to `failed`, and the outputs of the job are not to be used.
 
 use super::error::EngineError;
-use emel_kernels::lanes::{self, Job, LaneError, Lanes};
+use emel_kernels::{Job, LaneError, Lanes, parallel, serial};
 use sml::sml;
 
 /// Submits the context's job.
@@ -57,12 +57,12 @@ impl<J: Job> ForkStateMachineContext for Context<'_, J> {
     }
 
     fn run_serial(&mut self, _: &Submit) -> Result<(), ()> {
-        lanes::serial(self.job);
+        serial(self.job);
         Ok(())
     }
 
     fn run_parallel(&mut self, _: &Submit) -> Result<(), ()> {
-        *self.failure = lanes::parallel(self.lanes, self.job).err();
+        *self.failure = parallel(self.lanes, self.job).err();
         Ok(())
     }
 

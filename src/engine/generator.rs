@@ -254,8 +254,9 @@ impl GenerateStateMachineContext for Driver<'_> {
         let reused = state.begin(prompt.tokens);
         let rest = &prompt.tokens[reused..];
         let mut routes = RouteCounts::default();
+        let pool = state.engine.pools.batch;
         let result = prefill::run(&mut state.engine, rest, &mut routes)
-            .and_then(|()| forward::logits(&mut state.engine))
+            .and_then(|()| forward::logits(&mut state.engine, pool))
             .map(|()| Prefilled { reused, computed: rest.len(), routes });
         state.broken = result.is_err();
         prompt.output.put(result);
@@ -267,11 +268,9 @@ impl GenerateStateMachineContext for Driver<'_> {
         let pending = [state.pending()];
         let pool = state.engine.pools.decode;
         let result = forward::pass::<Scalar>(&mut state.engine, &pending, pool)
-            .and_then(|()| forward::logits(&mut state.engine));
+            .and_then(|()| forward::logits(&mut state.engine, pool));
         state.broken = result.is_err();
-        if let Err(error) = result {
-            step.output.put(Err(error));
-        }
+        result.err().into_iter().for_each(|error| step.output.put(Err(error)));
         Ok(())
     }
 

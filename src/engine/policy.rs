@@ -19,12 +19,18 @@ pub struct ExecutionPolicy {
     /// Work (multiply-adds, or a comparable count of element operations) below which a job runs on
     /// the caller's lane alone, because a fork and join would cost more than it saves.
     pub fork_min_work: usize,
+    /// Cached positions from which on a decode step shares its attention between lanes by blocks
+    /// of positions, not by heads.
+    pub split_min_depth: usize,
 }
 
 impl ExecutionPolicy {
     /// Work that is worth a fork and join: a fork costs about a microsecond, in which one lane
     /// finishes some tens of thousands of multiply-adds.
     pub const DEFAULT_FORK_MIN_WORK: usize = 64 * 1024;
+
+    /// Some blocks of 64 positions for each lane.
+    pub const DEFAULT_SPLIT_MIN_DEPTH: usize = 256;
 
     /// The best level of this processor and one lane for every core this process may use.
     pub fn detect() -> Self {
@@ -34,7 +40,13 @@ impl ExecutionPolicy {
 
     /// The given level and lane count, the same for decode and prompt.
     pub fn new(level: Level, lanes: usize) -> Self {
-        Self { level, lanes, lanes_batch: lanes, fork_min_work: Self::DEFAULT_FORK_MIN_WORK }
+        Self {
+            level,
+            lanes,
+            lanes_batch: lanes,
+            fork_min_work: Self::DEFAULT_FORK_MIN_WORK,
+            split_min_depth: Self::DEFAULT_SPLIT_MIN_DEPTH,
+        }
     }
 }
 

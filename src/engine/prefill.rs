@@ -5,7 +5,7 @@
 //! same bits, so the thresholds of [`RoutePolicy`] decide speed and nothing else.
 
 use super::error::EngineError;
-use super::forward::{self, Chunk4, Chunk8, Scalar, Tile, Wide};
+use super::forward::{self, Chunk4, Chunk8, Pass, Scalar, Wide};
 use super::{Engine, Route, RoutePolicy};
 use crate::tokenizer::TokenId;
 use sml::sml;
@@ -69,12 +69,12 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Runs one pass over the next `count` tokens on the route that `T` names.
-    fn pass<T: Tile>(&mut self, count: usize) {
+    /// Runs one pass over the next `count` tokens on the route that `P` names.
+    fn pass<P: Pass>(&mut self, count: usize) {
         let (batch, rest) = self.left.split_at(count);
         let pool = self.engine.pools.batch;
-        *self.failure = forward::pass::<T>(self.engine, batch, pool).err();
-        self.counts.add(T::ROUTE, count);
+        *self.failure = forward::pass::<P>(self.engine, batch, pool).err();
+        self.counts.add(P::ROUTE, count);
         self.left = rest;
     }
 
