@@ -1,7 +1,7 @@
 //! Flags about the model, the engine and what it computes.
 
 use super::config::{Isa, Predict, RouteChoice};
-use super::flag::Act::{Refused, Set, Toggle, Value};
+use super::flag::Act::{Set, Toggle, Value};
 use super::flag::{Chapter, Flag};
 
 /// More threads than any machine has cores is a slip of the finger.
@@ -247,19 +247,6 @@ pub(super) const FLAGS: &[Flag] = &[
         help: "Stop when the context is full; always so",
         more: "",
         act: Set(|_| ()),
-    },
-    Flag {
-        long: "context-shift",
-        also: &[],
-        dash: &[],
-        env: &[],
-        chapter: Chapter::Engine,
-        help: "Drop old tokens when the context is full",
-        more: "",
-        act: Refused {
-            value: false,
-            why: "make the context longer with -c",
-        },
     },
 ];
 

@@ -75,7 +75,7 @@ fn no_name_is_used_twice() {
             assert!(seen.insert(name.clone()), "{name} is used twice");
         }
         let shown = !matches!(flag.act, Act::Refused { .. });
-        assert_eq!(shown, !flag.help.is_empty() && shown, "--{}", flag.long);
+        assert_eq!(shown, !flag.help.is_empty(), "--{} and its help", flag.long);
     }
     // clap's own consistency checks.
     super::command().debug_assert();

@@ -1,0 +1,63 @@
+//! Ctrl-C: the first ends the reply cleanly, the second ends the program with code 130.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::exit::Exit;
+use super::output::remove_unfinished;
+
+/// Shared between the signal's thread and the run.
+#[derive(Clone, Debug, Default)]
+pub struct Interrupt(Arc<AtomicU8>);
+
+impl Interrupt {
+    /// Takes over Ctrl-C for this process.
+    ///
+    /// # Errors
+    /// When the system refuses a handler, or one is there already.
+    pub fn install() -> Result<Interrupt, ctrlc::Error> {
+        let interrupt = Interrupt::default();
+        let shared = interrupt.clone();
+        ctrlc::set_handler(move || {
+            if shared.press() {
+                remove_unfinished();
+                std::process::exit(Exit::Interrupted.code());
+            }
+        })?;
+        Ok(interrupt)
+    }
+
+    /// Notes a press; true when it is the second since the last [`take`](Interrupt::take), and
+    /// the program is to end.
+    fn press(&self) -> bool {
+        self.0.fetch_add(1, Ordering::SeqCst) > 0
+    }
+
+    /// Whether Ctrl-C has been pressed and not taken.
+    #[must_use]
+    pub fn is_pressed(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    /// Takes the press: a reply has been ended for it, and the next press is a first one.
+    pub fn take(&self) -> bool {
+        self.0.swap(0, Ordering::SeqCst) > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Interrupt;
+
+    #[test]
+    fn the_second_press_ends_unless_the_first_was_taken() {
+        let interrupt = Interrupt::default();
+        assert!(!interrupt.is_pressed());
+        assert!(!interrupt.press());
+        assert!(interrupt.is_pressed());
+        assert!(interrupt.take());
+        assert!(!interrupt.take());
+        assert!(!interrupt.press());
+        assert!(interrupt.press());
+    }
+}

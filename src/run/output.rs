@@ -1,0 +1,295 @@
+//! Files that appear whole or not at all: written beside their place under another name, moved
+//! there when complete. A failure on the way, a full disk among them, leaves nothing behind.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use thiserror::Error;
+
+/// An output file that could not be written. What was there before is untouched.
+#[derive(Debug, Error)]
+#[error("cannot write {}: {source}{}", path.display(), advice(source))]
+pub struct OutputError {
+    /// The file asked for.
+    pub path: PathBuf,
+    /// What the system said.
+    #[source]
+    pub source: io::Error,
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space or choose another disk (nothing was left behind)"
+        }
+        io::ErrorKind::NotFound => "; create its folder first",
+        io::ErrorKind::IsADirectory => "; name a file inside it",
+        io::ErrorKind::PermissionDenied => "; choose a place that you may write to",
+        _ => "",
+    }
+}
+
+/// Whether a write failed because the reader has gone away (`| head`), which is no failure.
+#[must_use]
+pub fn is_closed_pipe(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
+}
+
+/// Unfinished files of this process, for [`remove_unfinished`].
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what [`AtomicFile`]s have begun and not finished. For an exit that runs no
+/// destructors: the second Ctrl-C.
+pub fn remove_unfinished() {
+    for path in unfinished().drain(..) {
+        // It is a leftover; that it cannot be removed is no reason not to exit.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// A file that takes its place at [`commit`](AtomicFile::commit) and is removed when dropped
+/// before that. Devices and pipes (`/dev/null`, `/dev/stderr`) are written directly.
+#[derive(Debug)]
+pub struct AtomicFile {
+    /// As the user wrote it, for messages.
+    asked: PathBuf,
+    /// Where it goes, links followed.
+    place: PathBuf,
+    /// Where it is until then; none for a device.
+    temp: Option<PathBuf>,
+    file: BufWriter<File>,
+}
+
+impl AtomicFile {
+    /// Begins a file; fails at once when its folder is missing or not writable.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn create(path: &Path) -> Result<Self, OutputError> {
+        Self::begin(path).map_err(|source| OutputError {
+            path: path.to_owned(),
+            source,
+        })
+    }
+
+    fn begin(path: &Path) -> io::Result<Self> {
+        let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let existing = match fs::metadata(&place) {
+            Ok(found) => Some(found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        if existing.as_ref().is_some_and(fs::Metadata::is_dir) || path.file_name().is_none() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let is_device = existing.as_ref().is_some_and(|found| !found.is_file());
+        if is_device {
+            let file = OpenOptions::new().write(true).open(&place)?;
+            return Ok(AtomicFile {
+                asked: path.to_owned(),
+                place,
+                temp: None,
+                file: BufWriter::new(file),
+            });
+        }
+        let temp = temp_name(&place);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temp)?;
+        unfinished().push(temp.clone());
+        // From here on, dropping `out` removes the file.
+        let out = AtomicFile {
+            asked: path.to_owned(),
+            place,
+            temp: Some(temp),
+            file: BufWriter::new(file),
+        };
+        if let Some(existing) = existing {
+            out.file.get_ref().set_permissions(existing.permissions())?;
+        }
+        Ok(out)
+    }
+
+    /// Writes more.
+    ///
+    /// # Errors
+    /// [`OutputError`]; dropping the file then removes it.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
+        self.file
+            .write_all(bytes)
+            .map_err(|source| self.error(source))
+    }
+
+    /// Puts the file in its place, complete and on the disk.
+    ///
+    /// # Errors
+    /// [`OutputError`]; the file is removed, what was there before stays.
+    pub fn commit(mut self) -> Result<(), OutputError> {
+        self.finish().map_err(|source| self.error(source))
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        let Some(temp) = &self.temp else {
+            return Ok(());
+        };
+        self.file.get_ref().sync_all()?;
+        fs::rename(temp, &self.place)?;
+        unfinished().retain(|other| other != temp);
+        self.temp = None;
+        Ok(())
+    }
+
+    fn error(&self, source: io::Error) -> OutputError {
+        OutputError {
+            path: self.asked.clone(),
+            source,
+        }
+    }
+}
+
+impl Drop for AtomicFile {
+    fn drop(&mut self) {
+        if let Some(temp) = self.temp.take() {
+            unfinished().retain(|other| *other != temp);
+            // A leftover that cannot be removed is not worth a second error.
+            let _ = fs::remove_file(temp);
+        }
+    }
+}
+
+/// A hidden name in the same folder, so that the move is one rename. The process id and a
+/// count keep two runs, and two files of one run, apart.
+fn temp_name(place: &Path) -> PathBuf {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut name = OsString::from(".");
+    name.push(place.file_name().unwrap_or_default());
+    name.push(format!(".{}-{count}.tmp", std::process::id()));
+    place.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of its own, removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let path =
+                std::env::temp_dir().join(format!("emel-output-{name}-{}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Folder(path)
+        }
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).unwrap();
+            let mut names: Vec<String> = entries
+                .map(|e| e.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn it_appears_whole_at_commit() {
+        let folder = Folder::new("commit");
+        let path = folder.0.join("out.txt");
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.write(b"one ").unwrap();
+        file.write(b"two").unwrap();
+        assert!(!path.exists());
+        assert_eq!(folder.names().len(), 1);
+        file.commit().unwrap();
+        assert_eq!(folder.names(), ["out.txt"]);
+        assert_eq!(fs::read(&path).unwrap(), b"one two");
+    }
+
+    #[test]
+    fn dropped_it_leaves_what_was_there() {
+        let folder = Folder::new("drop");
+        let path = folder.0.join("out.txt");
+        fs::write(&path, "before").unwrap();
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.write(b"half").unwrap();
+        drop(file);
+        assert_eq!(folder.names(), ["out.txt"]);
+        assert_eq!(fs::read(&path).unwrap(), b"before");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed_and_permissions_kept() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = Folder::new("link");
+        let (real, link) = (folder.0.join("real"), folder.0.join("link"));
+        fs::write(&real, "before").unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let mut file = AtomicFile::create(&link).unwrap();
+        file.write(b"after").unwrap();
+        file.commit().unwrap();
+        assert_eq!(fs::read(&real).unwrap(), b"after");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(
+            fs::metadata(&real).unwrap().permissions().mode() & 0o777,
+            0o640
+        );
+    }
+
+    #[test]
+    fn a_missing_folder_and_a_folder_are_named_at_once() {
+        let folder = Folder::new("missing");
+        let error = AtomicFile::create(&folder.0.join("no/out"))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("no/out") && error.contains("create its folder first"),
+            "{error}"
+        );
+        let error = AtomicFile::create(&folder.0).unwrap_err().to_string();
+        assert!(error.contains("name a file inside it"), "{error}");
+        assert!(folder.names().is_empty());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_a_clear_error() {
+        let mut file = AtomicFile::create(Path::new("/dev/full")).unwrap();
+        file.write(b"x").unwrap();
+        let error = file.commit().unwrap_err().to_string();
+        assert!(error.starts_with("cannot write /dev/full: "), "{error}");
+        assert!(error.contains("free some space"), "{error}");
+        assert!(Path::new("/dev/full").exists());
+    }
+
+    #[test]
+    fn an_exit_without_destructors_can_clean_up() {
+        let folder = Folder::new("unfinished");
+        let file = AtomicFile::create(&folder.0.join("out")).unwrap();
+        let temp = file.temp.clone().unwrap();
+        assert!(unfinished().contains(&temp));
+        std::mem::forget(file);
+        // Only this test's file: others may be at work in the same process.
+        unfinished().retain(|path| *path != temp);
+        fs::remove_file(&temp).unwrap();
+        assert!(folder.names().is_empty());
+    }
+}

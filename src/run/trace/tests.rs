@@ -1,0 +1,182 @@
+//! What is written is read back, bit for bit; what is broken is named.
+
+use std::path::PathBuf;
+
+use super::*;
+
+fn header() -> TraceHeader {
+    TraceHeader {
+        engine: "emel".into(),
+        engine_version: "0.1.0".into(),
+        model_sha256: "ab".repeat(32),
+        workload_id: "-".into(),
+        lane: "-".into(),
+        threads: "2".into(),
+        isa: "avx512".into(),
+        route: "auto".into(),
+        numerics: "emel-1".into(),
+        more: vec![("note".into(), "a=b".into())],
+    }
+}
+
+fn file(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!(
+        "emel-trace-{name}-{}.tokens.txt",
+        std::process::id()
+    ))
+}
+
+const GOOD: &str = "\
+# emel-token-trace/v1
+# engine=emel
+# engine_version=0.1.0
+# model_sha256=00
+# workload_id=w
+# lane=l
+# threads=1
+# isa=scalar
+# route=auto
+# numerics=n
+# prompt 1 2
+0 5 1.5 6:1.25 7:1.25
+1 6 -2
+# stop=eog
+";
+
+#[test]
+fn the_file_is_as_documented() {
+    let path = file("form");
+    let mut trace = TraceWriter::create(&path, &header(), &[1, 504, 3575]).unwrap();
+    trace
+        .token(2056, 18.40625, &[(253, 17.5), (260, 16.25)])
+        .unwrap();
+    trace.token(28, 21.0, &[]).unwrap();
+    assert!(!path.exists());
+    trace.finish("length").unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let expected = format!(
+        "# emel-token-trace/v1\n# engine=emel\n# engine_version=0.1.0\n# model_sha256={}\n\
+         # workload_id=-\n# lane=-\n# threads=2\n# isa=avx512\n# route=auto\n\
+         # numerics=emel-1\n# note=a=b\n# prompt 1 504 3575\n0 2056 18.40625 253:17.5 \
+         260:16.25\n1 28 21\n# stop=length\n",
+        "ab".repeat(32)
+    );
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn logits_keep_their_bits() {
+    let path = file("bits");
+    let odd = [
+        0.1,
+        -0.0,
+        1e-45,
+        f32::MAX,
+        f32::MIN_POSITIVE,
+        16_777_217.0,
+        f32::NEG_INFINITY,
+    ];
+    let mut trace = TraceWriter::create(&path, &header(), &[]).unwrap();
+    for logit in odd {
+        trace.token(1, logit, &[(2, logit)]).unwrap();
+    }
+    trace.finish("two\nlines").unwrap();
+    let back = Trace::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(back.header, header());
+    assert_eq!((back.prompt.len(), back.stop.as_str()), (0, "two lines"));
+    for (token, logit) in back.tokens.iter().zip(odd) {
+        assert_eq!(token.logit.to_bits(), logit.to_bits());
+        assert_eq!(token.next[0].1.to_bits(), logit.to_bits());
+    }
+    assert_eq!(back.tokens.len(), odd.len());
+}
+
+#[test]
+fn dropped_it_leaves_nothing() {
+    let path = file("drop");
+    drop(TraceWriter::create(&path, &header(), &[1]).unwrap());
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_good_text_is_read() {
+    let trace = Trace::parse(GOOD).unwrap();
+    assert_eq!(
+        (trace.prompt.as_slice(), trace.stop.as_str()),
+        (&[1, 2][..], "eog")
+    );
+    assert_eq!(trace.tokens[0].next, [(6, 1.25), (7, 1.25)]);
+    assert_eq!((trace.tokens[1].id, trace.tokens[1].logit), (6, -2.0));
+    let more = GOOD.replace("# lane=l", "# lane=l\n# colour=blue");
+    assert_eq!(
+        Trace::parse(&more).unwrap().header.more,
+        [("colour".into(), "blue".into())]
+    );
+}
+
+#[test]
+fn every_fault_is_named_with_its_line() {
+    let fault = |from: &str, to: &str| {
+        let text = GOOD.replacen(from, to, 1);
+        assert_ne!(text, GOOD);
+        let (line, problem) = Trace::parse(&text).unwrap_err();
+        format!("{line}: {problem}")
+    };
+    assert_eq!(
+        fault("v1", "v2"),
+        "1: not a token trace: the first line is not '# emel-token-trace/v1'"
+    );
+    assert_eq!(
+        fault("# lane=l", "# lane"),
+        "6: header line is not '# key=value'"
+    );
+    assert_eq!(fault("# lane=l\n", ""), "10: the header has no 'lane'");
+    assert_eq!(
+        fault("# prompt 1 2\n", ""),
+        "11: no '# prompt' line before the tokens"
+    );
+    assert_eq!(
+        fault("prompt 1 2", "prompt 1 x"),
+        "11: 'x' is not a token id"
+    );
+    assert_eq!(
+        fault("0 5 1.5", "1 5 1.5"),
+        "12: token index 1 where 0 is due"
+    );
+    assert_eq!(fault("0 5 1.5", "0 -5 1.5"), "12: '-5' is not a token id");
+    assert_eq!(fault("0 5 1.5", "0 5"), "12: '6:1.25' is not a logit");
+    assert_eq!(fault("1 6 -2", "1 6"), "13: '' is not a logit");
+    assert_eq!(fault("6:1.25 7:1.25", "6:1.25 7"), "12: '' is not a logit");
+    assert_eq!(
+        fault("6:1.25 7", "6:1.0 7"),
+        "12: next best tokens are not in descending order"
+    );
+    assert_eq!(
+        fault("# stop=eog\n", ""),
+        "13: ends without '# stop=': the trace was cut short"
+    );
+    assert_eq!(fault("eog\n", "eog\n2 1 1\n"), "15: text after '# stop='");
+    assert_eq!(Trace::parse("").unwrap_err().0, 1);
+    let (line, _) = Trace::parse("# emel-token-trace/v1\n").unwrap_err();
+    assert_eq!(line, 1);
+}
+
+#[test]
+fn every_prefix_of_a_trace_is_an_error_not_a_panic() {
+    for cut in 0..GOOD.len() - 1 {
+        let result = Trace::parse(&GOOD[..cut]);
+        let last_line_is_whole = GOOD[..cut].contains("# stop=");
+        assert_eq!(result.is_ok(), last_line_is_whole, "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Trace::read(&file("absent")).unwrap_err().to_string();
+    assert!(
+        error.contains("emel-trace-absent") && error.contains(":0: cannot be read"),
+        "{error}"
+    );
+}
