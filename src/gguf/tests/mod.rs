@@ -1,0 +1,3 @@
+//! Tests of the container: one for each class of malformed file, and whole files.
+
+mod real;
