@@ -1,7 +1,7 @@
 //! Hash tables for vocabularies: bytes to token id, and a pair of symbol ids to its merge.
 //!
-//! Both tables are open addressing over one flat allocation, sized once, never grown. The hash
-//! is seeded per table, so a file cannot be crafted whose tokens all collide; nothing iterates
+//! Both tables are open addressing over one flat allocation, at most half full. The hash is
+//! seeded per table, so a file cannot be crafted whose tokens all collide; nothing iterates
 //! a table, so results never depend on the seed.
 
 use std::hash::{BuildHasher, RandomState};
@@ -65,9 +65,14 @@ pub(super) struct IdTable {
 }
 
 impl IdTable {
-    /// Room for `items` ids without growing.
+    /// Room for `items` ids.
     pub(super) fn with_capacity(items: usize) -> IdTable {
         IdTable { slots: vec![0; capacity(items)], items: 0 }
+    }
+
+    /// Whether one more id needs a larger table.
+    pub(super) fn is_full(&self) -> bool {
+        self.items * 2 >= self.slots.len()
     }
 
     /// The id stored under `hash` whose string is the same as the one asked for.
@@ -129,7 +134,7 @@ pub(super) struct PairTable {
     mixer: Mixer,
 }
 
-/// No pair of ids gives this key: ids stay below 2^31.
+/// No pair in a table has this key; two symbols without an id do, and are not found.
 const EMPTY_PAIR: u64 = u64::MAX;
 
 impl PairTable {
@@ -145,11 +150,11 @@ impl PairTable {
         let mut at = self.mixer.word(key) as usize & mask;
         loop {
             let (found, merge) = self.slots[at];
-            if found == key {
-                return Some(merge);
-            }
             if found == EMPTY_PAIR {
                 return None;
+            }
+            if found == key {
+                return Some(merge);
             }
             at = (at + 1) & mask;
         }
@@ -217,5 +222,6 @@ mod tests {
         pairs.insert_first(3, 4, Merge { priority: 1, id: 11 });
         assert_eq!(pairs.find(3, 4), Some(Merge { priority: 0, id: 10 }));
         assert_eq!(pairs.find(4, 3), None);
+        assert_eq!(pairs.find(u32::MAX, u32::MAX), None);
     }
 }
