@@ -21,7 +21,7 @@ enum Stage {
     Xtc {
         probability: f32,
         threshold: f32,
-        rng: Mt19937,
+        rng: Box<Mt19937>,
     },
     Temperature(f32),
     DynamicTemperature {
@@ -191,7 +191,7 @@ impl Sampler {
             match stage {
                 Stage::Penalties(penalties) => penalties.reset(),
                 Stage::Dry(dry) => dry.reset(),
-                Stage::Xtc { rng, .. } => *rng = Mt19937::new(self.seed),
+                Stage::Xtc { rng, .. } => **rng = Mt19937::new(self.seed),
                 _ => {}
             }
         }
@@ -243,7 +243,7 @@ fn stage(config: &SamplerConfig, kind: SamplerKind, n_vocab: usize) -> Option<St
             on.then(|| Stage::Xtc {
                 probability: config.xtc_probability,
                 threshold: config.xtc_threshold,
-                rng: Mt19937::new(config.seed),
+                rng: Box::new(Mt19937::new(config.seed)),
             })
         }
         SamplerKind::Temperature if config.dynatemp_range > 0.0 => {
