@@ -1,1 +1,40 @@
-//! The compute kernels of EMEL. The only crate with `unsafe`.
+//! The compute kernels of EMEL: packed weights and their products with quantized activations,
+//! attention, norms, rope, and the lanes that run them. The only crate with `unsafe`.
+//!
+//! Every algorithm stands once, generic over the [`simd`] trait, and is compiled for each
+//! instruction-set [`Level`]. All levels give the same bits: a kernel may only reorder what is
+//! exact (integer sums), and every floating-point operation has one place in one order.
+
+mod argmax;
+mod attention;
+mod elementwise;
+mod format;
+mod lanes;
+mod level;
+mod math;
+mod matmul;
+mod memory;
+mod norm;
+mod quantize;
+mod rope;
+pub(crate) mod simd;
+
+pub use argmax::{ArgmaxError, ArgmaxJob};
+pub use attention::{
+    AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
+    AttentionWorkspace, BLOCK, CacheError, CacheType, LayerCache, StoreKvJob,
+};
+pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
+pub use format::{ActivationKind, DequantizeError, GROUP_ROWS, WeightType, dequantize_row};
+pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, parallel, serial};
+pub use level::{Kernels, Level, ParseLevelError};
+pub use matmul::{
+    MatmulJob, MatmulPart, PackError, PackJob, PackedMatrix, Scratch, Tile, TileT1, TileT4, TileT8,
+    TileWide,
+};
+pub use memory::{AllocError, HugeBuffer};
+pub use norm::{
+    AddRmsNormJob, HeadNormJob, PostNormJob, PostNormThenNormJob, RmsNormJob, UnweightedHeadNormJob,
+};
+pub use quantize::{ActivationView, Activations, QuantizeJob};
+pub use rope::{RopeError, RopeFillJob, RopeJob, RopePairs, RopeTable, rope_frequencies};

@@ -1,1 +1,112 @@
 //! How a model runs: generator, prefill, layer and matmul machines over the kernels.
+//!
+//! An [`Engine`] is a loaded model with its cache and lanes. Machines choose and actions compute:
+//! the generator ([`Generator`]) takes prompts and steps, the prefill machine picks routes, the
+//! layer machine the form of each layer, the matmul machine the activations' quantization, and
+//! the fork machine one lane or all. docs/machines.md draws them.
+
+mod error;
+mod fork;
+mod forward;
+mod generator;
+mod head;
+mod layer;
+mod loader;
+mod matmul;
+mod memory;
+mod policy;
+mod pools;
+mod prefill;
+mod session;
+#[cfg(test)]
+mod tests;
+mod weights;
+mod workspace;
+
+pub use error::EngineError;
+pub use generator::{
+    Generator, Halt, Output, Prefilled, Prompt, Step, Stepped, StopReason,
+};
+pub use loader::{LoadOptions, LoadPhase, Progress};
+pub use policy::{ExecutionPolicy, Route, RoutePolicy, UnknownRoute};
+pub use prefill::RouteCounts;
+pub use session::{Limits, Selected, Session};
+
+use crate::gguf::Gguf;
+use crate::model::ModelSpec;
+use crate::tokenizer::TokenId;
+use emel_kernels::{Kernels, RopeTable};
+
+/// A loaded model, its cache, its lanes and its buffers.
+pub struct Engine {
+    spec: ModelSpec,
+    source: Gguf,
+    embedding: weights::Embedding,
+    weights: weights::Weights,
+    kernels: Kernels,
+    ropes: Vec<RopeTable>,
+    memory: memory::Memory,
+    workspace: workspace::Workspace,
+    pools: pools::Pools,
+    execution: ExecutionPolicy,
+    routes: RoutePolicy,
+    /// The row of the residual stream that holds the last token.
+    last_row: usize,
+}
+
+impl Engine {
+    /// The model's sizes and routes.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
+    }
+
+    /// The file the model came from.
+    pub fn source(&self) -> &Gguf {
+        &self.source
+    }
+
+    /// Tokens the context holds.
+    pub fn n_ctx(&self) -> usize {
+        self.memory.n_ctx()
+    }
+
+    /// Size of the vocabulary.
+    pub fn n_vocab(&self) -> usize {
+        self.spec.n_vocab
+    }
+
+    /// The policy the engine was made with.
+    pub fn execution(&self) -> ExecutionPolicy {
+        self.execution
+    }
+
+    /// Bytes that a full key-value cache takes.
+    pub fn cache_bytes(&self) -> usize {
+        self.memory.bytes()
+    }
+
+    /// The logits of the last token, `[n_vocab]`.
+    pub fn logits(&self) -> &[f32] {
+        &self.workspace.logits
+    }
+
+    /// Tokens in the cache, first to last.
+    pub fn cached_tokens(&self) -> &[TokenId] {
+        self.memory.tokens()
+    }
+
+    /// True when no further token fits.
+    pub fn is_full(&self) -> bool {
+        self.memory.n_past() >= self.memory.n_ctx()
+    }
+
+    /// Drops what is cached beyond the longest beginning that `prompt` shares, its last token
+    /// excepted, and returns the length of that beginning.
+    fn keep_common_prefix(&mut self, prompt: &[TokenId]) -> usize {
+        let pairs = prompt.iter().zip(self.memory.tokens());
+        let common = pairs.take_while(|(a, b)| a == b).count();
+        let n_kept = common.min(prompt.len() - 1);
+        self.memory.truncate(n_kept);
+        n_kept
+    }
+}

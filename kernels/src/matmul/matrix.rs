@@ -1,0 +1,207 @@
+//! Packed matrices, and packing them.
+
+use super::MatmulOps;
+use crate::format::{ActivationKind, GROUP_ROWS, WeightType};
+use crate::lanes::{Disjoint, Job, Part};
+use crate::level::Kernels;
+use crate::memory::{AllocError, HugeBuffer};
+
+/// Why a matrix cannot be packed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PackError {
+    /// A row is not a whole number of blocks, or there is none.
+    #[error("a row of {cols} {} weights is not a whole number of blocks of {}", ty.name(), ty.block_len())]
+    Cols {
+        /// The weights' type.
+        ty: WeightType,
+        /// The length of a row.
+        cols: usize,
+    },
+    /// There are no rows.
+    #[error("a matrix without rows cannot be packed")]
+    Rows,
+    /// The source is not the matrix's bytes.
+    #[error("a matrix of {expected} bytes was given {found}")]
+    Source {
+        /// Bytes of the matrix in its file.
+        expected: usize,
+        /// Bytes that were given.
+        found: usize,
+    },
+    /// There is not enough memory.
+    #[error(transparent)]
+    Memory(#[from] AllocError),
+}
+
+/// A weight matrix in packed form, with the functions of its format at one level.
+pub struct PackedMatrix {
+    rows: usize,
+    cols: usize,
+    ty: WeightType,
+    group_bytes: usize,
+    data: HugeBuffer,
+    ops: &'static MatmulOps,
+}
+
+impl PackedMatrix {
+    /// Memory for a `[rows, cols]` matrix (`cols` is k), all zero until a [`PackJob`] fills it.
+    ///
+    /// # Errors
+    ///
+    /// `cols` is not a whole number of blocks, a size is zero or wraps, or memory is short.
+    pub fn allocate(
+        kernels: Kernels,
+        ty: WeightType,
+        rows: usize,
+        cols: usize,
+    ) -> Result<PackedMatrix, PackError> {
+        if cols == 0 || !cols.is_multiple_of(ty.block_len()) {
+            return Err(PackError::Cols { ty, cols });
+        }
+        if rows == 0 {
+            return Err(PackError::Rows);
+        }
+        let wraps = AllocError { bytes: usize::MAX };
+        let group_bytes = (cols / ty.block_len())
+            .checked_mul(GROUP_ROWS * ty.block_bytes())
+            .ok_or(wraps)?;
+        let bytes = rows
+            .div_ceil(GROUP_ROWS)
+            .checked_mul(group_bytes)
+            .ok_or(wraps)?;
+        let data = HugeBuffer::zeroed(bytes)?;
+        Ok(PackedMatrix {
+            rows,
+            cols,
+            ty,
+            group_bytes,
+            data,
+            ops: &kernels.0.matmul[ty as usize],
+        })
+    }
+
+    /// Output features.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Input features: the length of a row, k.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// The weights' type.
+    pub fn ty(&self) -> WeightType {
+        self.ty
+    }
+
+    /// The activations that this matrix is multiplied with.
+    pub fn activation(&self) -> ActivationKind {
+        self.ty.activation()
+    }
+
+    /// Groups of sixteen rows.
+    pub fn n_groups(&self) -> usize {
+        self.rows.div_ceil(GROUP_ROWS)
+    }
+
+    /// Bytes of the packed weights: what a product reads.
+    pub fn packed_bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Bytes of the weights in their file.
+    pub fn source_bytes(&self) -> usize {
+        self.rows * self.row_bytes()
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.group_bytes / GROUP_ROWS
+    }
+
+    /// The packed bytes of groups `range`.
+    #[inline]
+    pub(crate) fn groups(&self, range: std::ops::Range<usize>) -> &[u8] {
+        &self.data[range.start * self.group_bytes..range.end * self.group_bytes]
+    }
+
+    #[inline]
+    pub(crate) fn ops(&self) -> &'static MatmulOps {
+        self.ops
+    }
+}
+
+impl std::fmt::Debug for PackedMatrix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PackedMatrix")
+            .field("ty", &self.ty)
+            .field("rows", &self.rows)
+            .field("cols", &self.cols)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Packs a matrix from its bytes in the file, lanes taking groups of rows.
+pub struct PackJob<'a> {
+    src: &'a [u8],
+    data: Disjoint<'a, u8>,
+    rows: usize,
+    group_bytes: usize,
+    ops: &'static MatmulOps,
+}
+
+impl<'a> PackJob<'a> {
+    /// Packs `src`, the file's `rows * cols` weights row by row, into `to`.
+    ///
+    /// # Errors
+    ///
+    /// `src` is not [`PackedMatrix::source_bytes`] long.
+    pub fn new(to: &'a mut PackedMatrix, src: &'a [u8]) -> Result<PackJob<'a>, PackError> {
+        let expected = to.source_bytes();
+        if src.len() != expected {
+            return Err(PackError::Source {
+                expected,
+                found: src.len(),
+            });
+        }
+        let PackedMatrix {
+            rows,
+            group_bytes,
+            ops,
+            ref mut data,
+            ..
+        } = *to;
+        Ok(PackJob {
+            src,
+            data: Disjoint::new(data),
+            rows,
+            group_bytes,
+            ops,
+        })
+    }
+}
+
+impl Job for PackJob<'_> {
+    fn part(&self, part: &Part<'_, Self>) {
+        let row_bytes = self.group_bytes / GROUP_ROWS;
+        // Rows past the last are zero blocks, of which the kernels make zeros.
+        let zero_row = if self.rows.is_multiple_of(GROUP_ROWS) {
+            Vec::new()
+        } else {
+            vec![0; row_bytes]
+        };
+        while let Some(g) = part.claim_one(self.rows.div_ceil(GROUP_ROWS)) {
+            let mut rows = [zero_row.as_slice(); GROUP_ROWS];
+            let from_group = self.src[g * self.group_bytes..].chunks_exact(row_bytes);
+            for (row, bytes) in rows.iter_mut().zip(from_group) {
+                *row = bytes;
+            }
+            // SAFETY: this job's only use of claims; each group has its own range.
+            let out = unsafe {
+                self.data
+                    .slice(g * self.group_bytes..(g + 1) * self.group_bytes)
+            };
+            (self.ops.pack)(&rows, out);
+        }
+    }
+}

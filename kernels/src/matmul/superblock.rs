@@ -1,0 +1,376 @@
+//! Products with formats of 256-weight super-blocks.
+//!
+//! For each super-block, ascending, and each token (integers exact):
+//!
+//! ```text
+//! total = Σ_j sc_j * Σ_{k in j} u * q
+//! sums  = Σ_j (m_j or sc_j) * Σ_{k in j} q
+//! acc   = fma(d * dx, total as f32, acc); acc = fma(-(dmin * dx), sums as f32, acc)   or
+//! acc   = fma(d * dx, (total - offset * sums) as f32, acc)
+//! ```
+
+use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs};
+use crate::format::superblock::SuperBlock;
+use crate::format::{Pack, pack_group};
+use crate::memory::{Plain, cast, cast_mut};
+use crate::quantize::{ActivationView, Data, Head256, Q8x256, Quads256};
+use crate::simd::{Kernel, Simd, entry};
+use std::marker::PhantomData;
+
+/// The operations of format `F` at level `S`.
+pub(super) const fn ops<S: Simd, F>() -> MatmulOps
+where
+    F: SuperBlock<Block = <F as Pack>::Packed> + Pack,
+{
+    MatmulOps {
+        t1: entry::<S, Small<F, 1>>,
+        t4: entry::<S, Small<F, 4>>,
+        t8: entry::<S, Small<F, 8>>,
+        wide: entry::<S, Wide<F>>,
+        pack: pack_group::<F>,
+    }
+}
+
+/// How far ahead of their use weights are asked for.
+const AHEAD: usize = 4608;
+
+/// A super-block as a product reads it: packed, or unpacked to a panel.
+trait Source: 'static {
+    /// The format.
+    type Format: SuperBlock;
+    /// Whether super-blocks come from memory (else from the first-level cache).
+    const STREAMED: bool;
+    /// One super-block of sixteen rows.
+    type Block: Plain;
+    /// What is made of a super-block's scales once.
+    type Scales<S: Simd>: Copy;
+    fn scales<S: Simd>(s: S, block: &Self::Block) -> Self::Scales<S>;
+    /// The scale of sub-block `j`.
+    fn sub_scale<S: Simd>(s: S, block: &Self::Block, scales: &Self::Scales<S>, j: usize) -> S::Int;
+    /// The factors of the activations' pair of sums `i`: minimums or, without these, scales.
+    fn pair<S: Simd>(s: S, block: &Self::Block, scales: &Self::Scales<S>, i: usize) -> S::Int;
+    fn chunks<S: Simd>(s: S, block: &Self::Block, p: usize) -> [S::Int; 8];
+    fn scale<S: Simd>(s: S, block: &Self::Block) -> S::F32;
+    fn min<S: Simd>(s: S, block: &Self::Block) -> S::F32;
+}
+
+/// Super-blocks as they are packed.
+struct Direct<F>(PhantomData<F>);
+
+/// The scales of a packed super-block, taken apart.
+#[derive(Clone, Copy)]
+struct Apart<S: Simd> {
+    scales: [S::Int; 16],
+    pairs: [S::Int; 8],
+}
+
+impl<F: SuperBlock> Source for Direct<F> {
+    type Format = F;
+    const STREAMED: bool = true;
+    type Block = F::Block;
+    type Scales<S: Simd> = Apart<S>;
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, block: &F::Block) -> Apart<S> {
+        let words = F::scale_words(s, block);
+        let factors = if F::HAS_MIN {
+            F::min_words(s, block)
+        } else {
+            words
+        };
+        let mut apart = Apart {
+            scales: [s.zero_i32(); 16],
+            pairs: [s.zero_i32(); 8],
+        };
+        for i in 0..F::SCALES / 4 {
+            for b in 0..4 {
+                apart.scales[4 * i + b] = s.byte_i32(words[i], b as u32);
+            }
+            apart.pairs[2 * i] = s.even_bytes_i16(factors[i]);
+            apart.pairs[2 * i + 1] = s.odd_bytes_i16(factors[i]);
+        }
+        apart
+    }
+    #[inline(always)]
+    fn sub_scale<S: Simd>(_: S, _: &F::Block, apart: &Apart<S>, j: usize) -> S::Int {
+        apart.scales[j]
+    }
+    #[inline(always)]
+    fn pair<S: Simd>(_: S, _: &F::Block, apart: &Apart<S>, i: usize) -> S::Int {
+        apart.pairs[i]
+    }
+    #[inline(always)]
+    fn chunks<S: Simd>(s: S, block: &F::Block, p: usize) -> [S::Int; 8] {
+        F::chunks(s, block, p)
+    }
+    #[inline(always)]
+    fn scale<S: Simd>(s: S, block: &F::Block) -> S::F32 {
+        F::scale(s, block)
+    }
+    #[inline(always)]
+    fn min<S: Simd>(s: S, block: &F::Block) -> S::F32 {
+        F::min(s, block)
+    }
+}
+
+/// A super-block unpacked: what the wide route keeps in cache.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Panel {
+    w: [[[u8; 64]; 8]; 8],
+    scales: [[i32; 16]; 16],
+    pairs: [[i32; 16]; 8],
+    d: [f32; 16],
+    m: [f32; 16],
+}
+
+// SAFETY: numbers only, and their sizes fill the alignment: no padding.
+unsafe impl Plain for Panel {}
+
+const _: () = assert!(GROUPS * (K_RUN / 256) * size_of::<Panel>() <= PANEL_BYTES);
+
+/// Super-blocks of `F` after unpacking.
+struct Unpacked<F>(PhantomData<F>);
+
+impl<F: SuperBlock> Source for Unpacked<F> {
+    type Format = F;
+    const STREAMED: bool = false;
+    type Block = Panel;
+    type Scales<S: Simd> = ();
+    #[inline(always)]
+    fn scales<S: Simd>(_: S, _: &Panel) {}
+    #[inline(always)]
+    fn sub_scale<S: Simd>(s: S, panel: &Panel, (): &(), j: usize) -> S::Int {
+        s.load_i32(&panel.scales[j])
+    }
+    #[inline(always)]
+    fn pair<S: Simd>(s: S, panel: &Panel, (): &(), i: usize) -> S::Int {
+        s.load_i32(&panel.pairs[i])
+    }
+    #[inline(always)]
+    fn chunks<S: Simd>(s: S, panel: &Panel, p: usize) -> [S::Int; 8] {
+        let mut out = [s.zero_i32(); 8];
+        for c in 0..8 {
+            out[c] = s.load_bytes(&panel.w[p][c]);
+        }
+        out
+    }
+    #[inline(always)]
+    fn scale<S: Simd>(s: S, panel: &Panel) -> S::F32 {
+        s.load(&panel.d)
+    }
+    #[inline(always)]
+    fn min<S: Simd>(s: S, panel: &Panel) -> S::F32 {
+        s.load(&panel.m)
+    }
+}
+
+/// The activations of a view.
+#[inline(always)]
+fn blocks<'a>(x: &ActivationView<'a>) -> Q8x256<'a> {
+    match x.data {
+        Data::Q8x256(x) => x,
+        _ => unreachable!("MatmulPart::new checks the kind"),
+    }
+}
+
+/// `acc + Σ w * q` over the quads of chunks `from..to`.
+#[inline(always)]
+fn dot<S: Simd, F: SuperBlock>(
+    s: S,
+    w: &[S::Int; 8],
+    q: &[[i8; 4]; 8],
+    from: usize,
+    to: usize,
+) -> S::Int {
+    let mut i = s.zero_i32();
+    for c in from..to {
+        let x = s.splat_i32(i32::from_le_bytes(q[c].map(|q| q as u8)));
+        i = if F::SIGNED {
+            s.dot_i8(i, w[c], x)
+        } else {
+            s.dot_u8(i, w[c], x)
+        };
+    }
+    i
+}
+
+/// Continues the accumulators of tokens `first..first + N` of a tile of `T` through `blocks`.
+#[inline(always)]
+fn run<S: Simd, W: Source, const T: usize, const N: usize>(
+    s: S,
+    blocks: &[W::Block],
+    q: &[[Quads256; T]],
+    head: &[[Head256; T]],
+    first: usize,
+    acc: &mut [Acc],
+) {
+    let n = blocks.len();
+    let (q, head, acc) = (&q[..n], &head[..n], &mut acc[first..first + N]);
+    let mut f = [s.zero(); N];
+    for t in 0..N {
+        f[t] = s.load(&acc[t].0);
+    }
+    for b in 0..n {
+        let block = &blocks[b];
+        let ahead = (&raw const *block).cast::<u8>().wrapping_add(AHEAD);
+        if W::STREAMED {
+            for line in (0..size_of::<W::Block>()).step_by(64) {
+                s.prefetch(ahead.wrapping_add(line));
+            }
+        }
+        let scales = W::scales(s, block);
+        let mut total = [s.zero_i32(); N];
+        for p in 0..8 {
+            let w = W::chunks(s, block, p);
+            if W::Format::SCALES == 8 {
+                let scale = W::sub_scale(s, block, &scales, p);
+                for t in 0..N {
+                    let i = dot::<S, W::Format>(s, &w, &q[b][first + t][p], 0, 8);
+                    total[t] = s.add_i32(total[t], s.mul_i32(i, scale));
+                }
+            } else {
+                let low = W::sub_scale(s, block, &scales, 2 * p);
+                let high = W::sub_scale(s, block, &scales, 2 * p + 1);
+                for t in 0..N {
+                    let i = dot::<S, W::Format>(s, &w, &q[b][first + t][p], 0, 4);
+                    let j = dot::<S, W::Format>(s, &w, &q[b][first + t][p], 4, 8);
+                    let both = s.add_i32(s.mul_i32(i, low), s.mul_i32(j, high));
+                    total[t] = s.add_i32(total[t], both);
+                }
+            }
+        }
+        let offset = if W::Format::SIGNED {
+            S::I8_BIAS
+        } else {
+            W::Format::OFFSET
+        };
+        let d = W::scale(s, block);
+        for t in 0..N {
+            let head = &head[b][first + t];
+            let dx = s.splat(head.d);
+            let mut sums = s.zero_i32();
+            if W::Format::HAS_MIN || offset != 0 {
+                let of: &[i32] = if W::Format::SCALES == 8 {
+                    &head.sums32
+                } else {
+                    &head.sums16
+                };
+                for i in 0..W::Format::SCALES / 2 {
+                    let pair = W::pair(s, block, &scales, i);
+                    sums = s.dot_i16(sums, pair, s.splat_i32(of[i]));
+                }
+            }
+            if W::Format::HAS_MIN {
+                f[t] = s.fma(s.mul(d, dx), s.i32_to_f32(total[t]), f[t]);
+                let m = s.mul(W::min(s, block), dx);
+                f[t] = s.fnma(m, s.i32_to_f32(sums), f[t]);
+            } else {
+                let product = s.sub_i32(total[t], s.mul_i32(sums, s.splat_i32(offset)));
+                f[t] = s.fma(s.mul(d, dx), s.i32_to_f32(product), f[t]);
+            }
+        }
+    }
+    for t in 0..N {
+        s.store(f[t], &mut acc[t].0);
+    }
+}
+
+/// All tokens of a tile, as many at a time as the level has registers for.
+#[inline(always)]
+fn tile<S: Simd, W: Source, const T: usize>(
+    s: S,
+    blocks: &[W::Block],
+    q: &[[Quads256; T]],
+    head: &[[Head256; T]],
+    acc: &mut [Acc],
+) {
+    if T <= S::TOKENS {
+        run::<S, W, T, T>(s, blocks, q, head, 0, acc);
+    } else {
+        run::<S, W, T, 4>(s, blocks, q, head, 0, acc);
+        run::<S, W, T, 4>(s, blocks, q, head, 4, acc);
+    }
+}
+
+/// One group times a tile of exactly `T` tokens.
+struct Small<F, const T: usize>(PhantomData<F>);
+
+impl<F: SuperBlock, const T: usize> Kernel for Small<F, T> {
+    type Args<'a> = TileArgs<'a>;
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, TileArgs { weights, x, acc }: TileArgs<'_>) {
+        let x = blocks(x);
+        let (q, head) = (x.q.as_chunks::<T>().0, x.head.as_chunks::<T>().0);
+        tile::<S, Direct<F>, T>(s, cast::<F::Block>(weights), q, head, acc);
+    }
+}
+
+/// Some groups times a batch.
+struct Wide<F>(PhantomData<F>);
+
+impl<F: SuperBlock> Kernel for Wide<F> {
+    type Args<'a> = WideArgs<'a>;
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(
+        s: S,
+        WideArgs {
+            weights,
+            groups,
+            x,
+            acc,
+            panel,
+        }: WideArgs<'_>,
+    ) {
+        const RUN: usize = K_RUN / 256;
+        let n = x.k() / 256;
+        let x = blocks(x);
+        let (q, head) = (x.q.as_chunks::<8>().0, x.head.as_chunks::<8>().0);
+        let weights = cast::<F::Block>(weights);
+        let panels = &mut cast_mut::<Panel>(&mut panel[..GROUPS * RUN * size_of::<Panel>()])[..];
+        let tiles = q.len() / n;
+        for from in (0..n).step_by(RUN) {
+            let len = RUN.min(n - from);
+            for g in 0..groups {
+                unpack::<S, F>(
+                    s,
+                    &weights[g * n + from..][..len],
+                    &mut panels[g * RUN..][..len],
+                );
+            }
+            for t in 0..tiles {
+                let (q, head) = (&q[t * n + from..][..len], &head[t * n + from..][..len]);
+                for g in 0..groups {
+                    let panel = &panels[g * RUN..][..len];
+                    let acc = &mut acc[8 * (g * tiles + t)..][..8];
+                    tile::<S, Unpacked<F>, 8>(s, panel, q, head, acc);
+                }
+            }
+        }
+    }
+}
+
+/// Unpacks super-blocks to a panel.
+#[inline(always)]
+fn unpack<S: Simd, F: SuperBlock>(s: S, blocks: &[F::Block], panel: &mut [Panel]) {
+    for (block, panel) in blocks.iter().zip(panel) {
+        for p in 0..8 {
+            let w = F::chunks(s, block, p);
+            for c in 0..8 {
+                s.store_bytes(w[c], &mut panel.w[p][c]);
+            }
+        }
+        let apart = Direct::<F>::scales(s, block);
+        for j in 0..F::SCALES {
+            s.store_i32(apart.scales[j], &mut panel.scales[j]);
+        }
+        for i in 0..F::SCALES / 2 {
+            s.store_i32(apart.pairs[i], &mut panel.pairs[i]);
+        }
+        s.store(F::scale(s, block), &mut panel.d);
+        s.store(F::min(s, block), &mut panel.m);
+    }
+}

@@ -1,0 +1,558 @@
+//! Activations: f32 rows to the 8-bit blocks that quantized weights are multiplied with.
+//!
+//! # Arithmetic
+//!
+//! Blocks of 32 ([`ActivationKind::Q8x32`], ggml's Q8_0 and Q8_1 in one), of values x:
+//!
+//! ```text
+//! amax = max |x|, compared as unsigned integers with the sign bit cleared: no order matters,
+//!        and a NaN is larger than infinity
+//! d0   = amax / 127                      d = f16(d0)
+//! id   = amax == 0 ? 0 : 127 / amax
+//! q    = round_half_even(x * id) when that is within -127..=127, else (overflow, NaN) -127
+//! s    = f16(d0 * Σ q)
+//! ```
+//!
+//! Blocks of 256 ([`ActivationKind::Q8x256`], ggml's Q8_K up to a sign that cancels):
+//!
+//! ```text
+//! is = amax == 0 ? 0 : 127 / amax        d = amax == 0 ? 0 : 1 / is        q as above, with is
+//! ```
+//!
+//! with the sums of q over 16 and over 32 values. `f16()` is rounding to half precision, halves
+//! to even. `Σ q` is an exact integer.
+//!
+//! # Layout
+//!
+//! Tokens are taken in tiles of 1, 4 or 8, as the matmul that follows takes them
+//! ([`Tile::TOKENS`]): for each block of k, the tile's tokens lie side by side. So a matmul walks
+//! one pointer, not eight. Tokens that the last tile lacks are zero.
+
+use crate::format::ActivationKind;
+use crate::lanes::{Disjoint, Job, Part};
+use crate::level::Kernels;
+use crate::matmul::Tile;
+use crate::memory::{AllocError, HugeBuffer, Plain};
+use crate::simd::{Entry, Kernel, Simd, entry};
+use std::marker::PhantomData;
+
+/// 32 quantized values: eight quads of consecutive ones.
+pub(crate) type Quads32 = [[i8; 4]; 8];
+
+/// 256 quantized values.
+pub(crate) type Quads256 = [Quads32; 8];
+
+/// What goes with 32 quantized values.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Head32 {
+    /// The scale.
+    pub(crate) d: f32,
+    /// The scaled sum, which minimums are multiplied with.
+    pub(crate) s: f32,
+    /// The sum times -8, -16 and -128: what a product with offset weights starts from.
+    pub(crate) minus: [i32; 3],
+}
+
+// SAFETY: five four-byte numbers without padding.
+unsafe impl Plain for Head32 {}
+
+impl Head32 {
+    /// The start of a product with weights that are `offset` too large.
+    #[inline(always)]
+    pub(crate) fn start(&self, offset: i32) -> i32 {
+        match offset {
+            0 => 0,
+            8 => self.minus[0],
+            16 => self.minus[1],
+            128 => self.minus[2],
+            _ => unreachable!(),
+        }
+    }
+}
+
+/// What goes with 256 quantized values.
+///
+/// Sums are pairs of 16-bit numbers, in the order in which scales come out of packed words:
+/// element `2i` is blocks `4i` (low half) and `4i + 2`, element `2i + 1` is `4i + 1` and
+/// `4i + 3`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(crate) struct Head256 {
+    /// The scale.
+    pub(crate) d: f32,
+    /// Sums of 16 values (at most 16 * 127).
+    pub(crate) sums16: [i32; 8],
+    /// Sums of 32 values (at most 32 * 127).
+    pub(crate) sums32: [i32; 4],
+}
+
+// SAFETY: thirteen four-byte numbers without padding.
+unsafe impl Plain for Head256 {}
+
+/// Buffers for one batch of quantized activations of either kind, reused from step to step.
+#[derive(Debug)]
+pub struct Activations {
+    /// Quantized values, both kinds.
+    q: HugeBuffer<Quads32>,
+    head32: HugeBuffer<Head32>,
+    head256: HugeBuffer<Head256>,
+    max_tokens: usize,
+    max_k: usize,
+    held: Option<Held>,
+}
+
+/// What the buffers hold.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    kind: ActivationKind,
+    tile: usize,
+    tokens: usize,
+    k: usize,
+}
+
+impl Activations {
+    /// Buffers for up to `max_tokens` rows of up to `max_k` values.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory.
+    pub fn new(max_tokens: usize, max_k: usize) -> Result<Activations, AllocError> {
+        let too_many = AllocError { bytes: usize::MAX };
+        // Every tile size divides 8, so this holds the padded tiles of each.
+        let padded = max_tokens.checked_next_multiple_of(8).ok_or(too_many)?;
+        let blocks = |len: usize| max_k.div_ceil(len).checked_mul(padded).ok_or(too_many);
+        Ok(Activations {
+            q: HugeBuffer::zeroed(blocks(256)?.checked_mul(8).ok_or(too_many)?)?,
+            head32: HugeBuffer::zeroed(blocks(32)?)?,
+            head256: HugeBuffer::zeroed(blocks(256)?)?,
+            max_tokens,
+            max_k,
+            held: None,
+        })
+    }
+
+    /// What the last [`QuantizeJob`] made.
+    ///
+    /// # Panics
+    ///
+    /// When there was none.
+    pub fn view(&self) -> ActivationView<'_> {
+        let Held {
+            kind,
+            tile,
+            tokens,
+            k,
+        } = self.held.expect("nothing is quantized yet");
+        let padded = tokens.next_multiple_of(tile);
+        let blocks = k / kind.block_len() * padded;
+        let data = match kind {
+            ActivationKind::F32 => unreachable!("a QuantizeJob quantizes"),
+            ActivationKind::Q8x32 => Data::Q8x32(Q8x32 {
+                q: &self.q[..blocks],
+                head: &self.head32[..blocks],
+            }),
+            ActivationKind::Q8x256 => {
+                let q = self.q[..8 * blocks].as_chunks().0;
+                Data::Q8x256(Q8x256 {
+                    q,
+                    head: &self.head256[..blocks],
+                })
+            }
+        };
+        ActivationView {
+            tokens,
+            k,
+            tile,
+            data,
+        }
+    }
+}
+
+/// A batch of activations in the form that some matmul takes, `[tokens, k]`.
+#[derive(Clone, Copy)]
+pub struct ActivationView<'a> {
+    pub(crate) tokens: usize,
+    pub(crate) k: usize,
+    /// Tokens side by side; 0 for unquantized rows, which fit every tile.
+    pub(crate) tile: usize,
+    pub(crate) data: Data<'a>,
+}
+
+/// The values of a view.
+#[derive(Clone, Copy)]
+pub(crate) enum Data<'a> {
+    /// `[tokens, k]`, row-major.
+    F32(&'a [f32]),
+    Q8x32(Q8x32<'a>),
+    Q8x256(Q8x256<'a>),
+}
+
+/// `[tiles, k / 32, tile]` blocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Q8x32<'a> {
+    pub(crate) q: &'a [Quads32],
+    pub(crate) head: &'a [Head32],
+}
+
+/// `[tiles, k / 256, tile]` blocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Q8x256<'a> {
+    pub(crate) q: &'a [Quads256],
+    pub(crate) head: &'a [Head256],
+}
+
+impl<'a> ActivationView<'a> {
+    /// Unquantized rows `[tokens, k]`, row-major: for matrices of F32, F16 and BF16.
+    ///
+    /// # Panics
+    ///
+    /// When `x` is not `tokens * k` values.
+    pub fn f32(x: &'a [f32], tokens: usize, k: usize) -> ActivationView<'a> {
+        assert_eq!(Some(x.len()), tokens.checked_mul(k), "x is not [tokens, k]");
+        ActivationView {
+            tokens,
+            k,
+            tile: 0,
+            data: Data::F32(x),
+        }
+    }
+
+    /// Rows of activations.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// The length of a row.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// The kind of matrices that take this.
+    pub fn kind(&self) -> ActivationKind {
+        match self.data {
+            Data::F32(_) => ActivationKind::F32,
+            Data::Q8x32(_) => ActivationKind::Q8x32,
+            Data::Q8x256(_) => ActivationKind::Q8x256,
+        }
+    }
+}
+
+/// Quantizes rows of activations for a [`crate::MatmulJob`] of the same tile `T`.
+pub struct QuantizeJob<'a, T: Tile> {
+    x: &'a [f32],
+    k: usize,
+    out: Out<'a>,
+    tile: PhantomData<T>,
+}
+
+enum Out<'a> {
+    Q8x32 {
+        run: Entry<Quantize32>,
+        q: Disjoint<'a, Quads32>,
+        head: Disjoint<'a, Head32>,
+    },
+    Q8x256 {
+        run: Entry<Quantize256>,
+        q: Disjoint<'a, Quads256>,
+        head: Disjoint<'a, Head256>,
+    },
+}
+
+impl<'a, T: Tile> QuantizeJob<'a, T> {
+    /// Quantizes `x`, `[tokens, k]` row-major, into `to`, replacing what that held. Run the job,
+    /// then take [`Activations::view`].
+    ///
+    /// # Panics
+    ///
+    /// When `kind` is [`ActivationKind::F32`], when `x` is not `[tokens, k]` or larger than `to`
+    /// was made for, or when `k` is not a multiple of the block length.
+    pub fn new(
+        kernels: Kernels,
+        to: &'a mut Activations,
+        kind: ActivationKind,
+        x: &'a [f32],
+        tokens: usize,
+    ) -> Self {
+        assert!(
+            tokens > 0 && tokens <= to.max_tokens,
+            "{tokens} tokens do not fit"
+        );
+        assert!(x.len().is_multiple_of(tokens), "x is not [tokens, k]");
+        let k = x.len() / tokens;
+        assert!(
+            k <= to.max_k && k.is_multiple_of(kind.block_len()),
+            "rows of {k} do not fit"
+        );
+        let padded = tokens.next_multiple_of(T::TOKENS);
+        let blocks = k / kind.block_len() * padded;
+        to.held = Some(Held {
+            kind,
+            tile: T::TOKENS,
+            tokens,
+            k,
+        });
+        let out = match kind {
+            ActivationKind::F32 => panic!("F32 activations are not quantized"),
+            ActivationKind::Q8x32 => Out::Q8x32 {
+                run: kernels.0.quantize.q8x32,
+                q: Disjoint::new(&mut to.q[..blocks]),
+                head: Disjoint::new(&mut to.head32[..blocks]),
+            },
+            ActivationKind::Q8x256 => Out::Q8x256 {
+                run: kernels.0.quantize.q8x256,
+                q: Disjoint::new(to.q[..8 * blocks].as_chunks_mut().0),
+                head: Disjoint::new(&mut to.head256[..blocks]),
+            },
+        };
+        QuantizeJob {
+            x,
+            k,
+            out,
+            tile: PhantomData,
+        }
+    }
+}
+
+impl<T: Tile> Job for QuantizeJob<'_, T> {
+    fn part(&self, part: &Part<'_, Self>) {
+        if self.k == 0 {
+            return;
+        }
+        let rows = self.x.chunks(self.k * T::TOKENS);
+        while let Some(i) = part.claim_one(rows.len()) {
+            let x =
+                &self.x[i * self.k * T::TOKENS..][..rows.clone().nth(i).map_or(0, <[f32]>::len)];
+            match &self.out {
+                Out::Q8x32 { run, q, head } => {
+                    let blocks = self.k / 32 * T::TOKENS;
+                    let range = i * blocks..(i + 1) * blocks;
+                    // SAFETY: this job's only use of claims; each tile has its own range.
+                    let (q, head) = unsafe { (q.slice(range.clone()), head.slice(range)) };
+                    // SAFETY: `run` is from a `Kernels`' table.
+                    unsafe {
+                        run(Rows {
+                            x,
+                            k: self.k,
+                            tile: T::TOKENS,
+                            q,
+                            head,
+                        })
+                    }
+                }
+                Out::Q8x256 { run, q, head } => {
+                    let blocks = self.k / 256 * T::TOKENS;
+                    let range = i * blocks..(i + 1) * blocks;
+                    // SAFETY: this job's only use of claims; each tile has its own range.
+                    let (q, head) = unsafe { (q.slice(range.clone()), head.slice(range)) };
+                    // SAFETY: `run` is from a `Kernels`' table.
+                    unsafe {
+                        run(Rows {
+                            x,
+                            k: self.k,
+                            tile: T::TOKENS,
+                            q,
+                            head,
+                        })
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One level's quantization kernels.
+pub(crate) struct Table {
+    q8x32: Entry<Quantize32>,
+    q8x256: Entry<Quantize256>,
+}
+
+impl Table {
+    pub(crate) const fn of<S: Simd>() -> Table {
+        Table {
+            q8x32: entry::<S, Quantize32>,
+            q8x256: entry::<S, Quantize256>,
+        }
+    }
+}
+
+/// One tile of rows.
+pub(crate) struct Rows<'a, Q, H> {
+    /// Up to `tile` rows of `k` values.
+    x: &'a [f32],
+    k: usize,
+    tile: usize,
+    /// `[k / block, tile]`.
+    q: &'a mut [Q],
+    /// `[k / block, tile]`.
+    head: &'a mut [H],
+}
+
+/// The largest of |v|, as bits.
+#[inline(always)]
+fn largest<S: Simd, const N: usize>(s: S, v: &[[f32; 16]; N]) -> f32 {
+    let sign = s.splat_i32(0x7fff_ffff);
+    let mut most = s.zero_i32();
+    for v in v {
+        most = s.max_u32(most, s.and(s.f32_bits(s.load(v)), sign));
+    }
+    f32::from_bits(s.reduce_max_u32(most))
+}
+
+/// 127 / amax, or 0.
+#[inline(always)]
+fn inverse(amax: f32) -> f32 {
+    if amax == 0.0 { 0.0 } else { 127.0 / amax }
+}
+
+/// Sixteen values to signed bytes; their sum.
+#[inline(always)]
+fn quantize16<S: Simd>(s: S, v: &[f32; 16], inverse: S::F32, q: &mut [[i8; 4]; 4]) -> i32 {
+    let low = s.splat_i32(-127);
+    let n = s.round_i32(s.mul(s.load(v), inverse));
+    let n = s.select_i32(s.gt_i32(n, s.splat_i32(127)), low, n);
+    let n = s.select_i32(s.gt_i32(low, n), low, n);
+    let mut bytes = [0; 16];
+    s.store_i8(n, &mut bytes);
+    for (quad, bytes) in q.iter_mut().zip(bytes.as_chunks::<4>().0) {
+        *quad = *bytes;
+    }
+    s.reduce_add_i32(n)
+}
+
+/// Quantizes a tile to blocks of 32.
+pub(crate) struct Quantize32;
+
+impl Kernel for Quantize32 {
+    type Args<'a> = Rows<'a, Quads32, Head32>;
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, args: Self::Args<'_>) {
+        let Rows {
+            x,
+            k,
+            tile,
+            q,
+            head,
+        } = args;
+        for (t, row) in x.chunks_exact(k).enumerate() {
+            for (b, v) in row.as_chunks::<32>().0.iter().enumerate() {
+                let v: &[[f32; 16]; 2] = halves(v);
+                let amax = largest(s, v);
+                let d0 = amax / 127.0;
+                let id = s.splat(inverse(amax));
+                let out: &mut [[[i8; 4]; 4]; 2] = halves_mut(&mut q[b * tile + t]);
+                let sum =
+                    quantize16(s, &v[0], id, &mut out[0]) + quantize16(s, &v[1], id, &mut out[1]);
+                let mut pair = [0.0; 16];
+                pair[0] = d0;
+                pair[1] = d0 * sum as f32;
+                let mut half = [0; 16];
+                s.store_f16(s.load(&pair), &mut half);
+                s.store(s.load_f16(&half), &mut pair);
+                head[b * tile + t] = Head32 {
+                    d: pair[0],
+                    s: pair[1],
+                    minus: [-8 * sum, -16 * sum, -128 * sum],
+                };
+            }
+        }
+        clear(x.len() / k, tile, q, head);
+    }
+}
+
+/// Quantizes a tile to blocks of 256.
+pub(crate) struct Quantize256;
+
+impl Kernel for Quantize256 {
+    type Args<'a> = Rows<'a, Quads256, Head256>;
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, args: Self::Args<'_>) {
+        let Rows {
+            x,
+            k,
+            tile,
+            q,
+            head,
+        } = args;
+        for (t, row) in x.chunks_exact(k).enumerate() {
+            for (b, v) in row.as_chunks::<256>().0.iter().enumerate() {
+                let v: &[[f32; 16]; 16] = sixteenths(v);
+                let amax = largest(s, v);
+                let is = inverse(amax);
+                let d = if amax == 0.0 { 0.0 } else { 1.0 / is };
+                let inverse = s.splat(is);
+                let mut sums = [0; 16];
+                for (p, out) in q[b * tile + t].iter_mut().enumerate() {
+                    let out: &mut [[[i8; 4]; 4]; 2] = halves_mut(out);
+                    sums[2 * p] = quantize16(s, &v[2 * p], inverse, &mut out[0]);
+                    sums[2 * p + 1] = quantize16(s, &v[2 * p + 1], inverse, &mut out[1]);
+                }
+                head[b * tile + t] = heads256(d, &sums);
+            }
+        }
+        clear(x.len() / k, tile, q, head);
+    }
+}
+
+/// The head of 256 values, from the sums of sixteens.
+#[inline(always)]
+fn heads256(d: f32, sums: &[i32; 16]) -> Head256 {
+    /// Blocks `i` and `i + 2` in the halves of a word.
+    #[inline(always)]
+    fn pair(low: i32, high: i32) -> i32 {
+        low & 0xffff | high << 16
+    }
+    let mut head = Head256 {
+        d,
+        sums16: [0; 8],
+        sums32: [0; 4],
+    };
+    for i in 0..4 {
+        for odd in 0..2 {
+            head.sums16[2 * i + odd] = pair(sums[4 * i + odd], sums[4 * i + odd + 2]);
+        }
+    }
+    let by32 = |j: usize| sums[2 * j] + sums[2 * j + 1];
+    for i in 0..2 {
+        for odd in 0..2 {
+            head.sums32[2 * i + odd] = pair(by32(4 * i + odd), by32(4 * i + odd + 2));
+        }
+    }
+    head
+}
+
+/// Zeroes the tokens from `from` on, which the batch does not have.
+#[inline(always)]
+fn clear<Q: Plain, H: Plain>(from: usize, tile: usize, q: &mut [Q], head: &mut [H]) {
+    // SAFETY: all-zero bytes are a value of a `Plain` type.
+    let (no_q, no_head) = unsafe { (std::mem::zeroed::<Q>(), std::mem::zeroed::<H>()) };
+    for (q, head) in q.chunks_exact_mut(tile).zip(head.chunks_exact_mut(tile)) {
+        q[from..].fill(no_q);
+        head[from..].fill(no_head);
+    }
+}
+
+#[inline(always)]
+fn halves<T>(v: &[T; 32]) -> &[[T; 16]; 2] {
+    let (chunks, _) = v.as_chunks::<16>();
+    chunks.first_chunk().expect("32 is twice 16")
+}
+
+#[inline(always)]
+fn halves_mut(v: &mut Quads32) -> &mut [[[i8; 4]; 4]; 2] {
+    let (chunks, _) = v.as_chunks_mut::<4>();
+    chunks.first_chunk_mut().expect("8 is twice 4")
+}
+
+#[inline(always)]
+fn sixteenths(v: &[f32; 256]) -> &[[f32; 16]; 16] {
+    let (chunks, _) = v.as_chunks::<16>();
+    chunks.first_chunk().expect("256 is sixteen times 16")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,392 @@
+//! The portable level: sixteen-lane vectors as arrays. It defines what the others compute.
+
+use super::{Kernel, Simd};
+use crate::level::Level;
+use half::f16;
+
+/// The portable level's token. Every processor has it.
+#[derive(Clone, Copy)]
+pub(crate) struct Scalar;
+
+/// Applies `f` lane by lane.
+#[inline(always)]
+fn map<A: Copy, R: Copy + Default>(a: [A; 16], f: impl Fn(A) -> R) -> [R; 16] {
+    let mut out = [R::default(); 16];
+    for i in 0..16 {
+        out[i] = f(a[i]);
+    }
+    out
+}
+
+/// Applies `f` to pairs of lanes.
+#[inline(always)]
+fn zip<A: Copy, B: Copy, R: Copy + Default>(
+    a: [A; 16],
+    b: [B; 16],
+    f: impl Fn(A, B) -> R,
+) -> [R; 16] {
+    let mut out = [R::default(); 16];
+    for i in 0..16 {
+        out[i] = f(a[i], b[i]);
+    }
+    out
+}
+
+/// The four bytes of each lane changed by `f`.
+#[inline(always)]
+fn map_bytes(a: [i32; 16], f: impl Fn(u8) -> u8) -> [i32; 16] {
+    map(a, |x| i32::from_le_bytes(x.to_le_bytes().map(&f)))
+}
+
+/// The two 16-bit halves of a lane, the lower first.
+#[inline(always)]
+fn halves(x: i32) -> [i32; 2] {
+    [x as i16 as i32, x >> 16]
+}
+
+impl Simd for Scalar {
+    type F32 = [f32; 16];
+    type Int = [i32; 16];
+    type Mask = [bool; 16];
+
+    const LEVEL: Level = Level::Scalar;
+    const I8_BIAS: i32 = 0;
+    const TOKENS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn assume() -> Self {
+        Scalar
+    }
+
+    #[inline(always)]
+    fn enter<K: Kernel>(self, args: K::Args<'_>) -> K::Out {
+        K::run(self, args)
+    }
+
+    #[inline(always)]
+    fn prefetch(self, _: *const u8) {}
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> [f32; 16] {
+        [x; 16]
+    }
+    #[inline(always)]
+    fn load(self, from: &[f32; 16]) -> [f32; 16] {
+        *from
+    }
+    #[inline(always)]
+    fn store(self, v: [f32; 16], to: &mut [f32; 16]) {
+        *to = v;
+    }
+    #[inline(always)]
+    fn add(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        zip(a, b, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn sub(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        zip(a, b, |a, b| a - b)
+    }
+    #[inline(always)]
+    fn mul(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        zip(a, b, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn div(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        zip(a, b, |a, b| a / b)
+    }
+    #[inline(always)]
+    fn fma(self, a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
+        let mut out = c;
+        for i in 0..16 {
+            out[i] = a[i].mul_add(b[i], c[i]);
+        }
+        out
+    }
+    #[inline(always)]
+    fn fnma(self, a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
+        self.fma(map(a, |a| -a), b, c)
+    }
+    #[inline(always)]
+    fn max(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        zip(a, b, |a, b| if a > b { a } else { b })
+    }
+    #[inline(always)]
+    fn min(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        zip(a, b, |a, b| if a < b { a } else { b })
+    }
+    #[inline(always)]
+    fn sqrt(self, a: [f32; 16]) -> [f32; 16] {
+        map(a, f32::sqrt)
+    }
+    #[inline(always)]
+    fn reduce_add(self, mut a: [f32; 16]) -> f32 {
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                a[i] += a[i + half];
+            }
+        }
+        a[0]
+    }
+    #[inline(always)]
+    fn reduce_max(self, mut a: [f32; 16]) -> f32 {
+        for half in [8, 4, 2, 1] {
+            for i in 0..half {
+                a[i] = if a[i] > a[i + half] {
+                    a[i]
+                } else {
+                    a[i + half]
+                };
+            }
+        }
+        a[0]
+    }
+    #[inline(always)]
+    fn swap_pairs(self, a: [f32; 16]) -> [f32; 16] {
+        std::array::from_fn(|i| a[i ^ 1])
+    }
+    #[inline(always)]
+    fn lt(self, a: [f32; 16], b: [f32; 16]) -> [bool; 16] {
+        zip(a, b, |a, b| a < b)
+    }
+    #[inline(always)]
+    fn le(self, a: [f32; 16], b: [f32; 16]) -> [bool; 16] {
+        zip(a, b, |a, b| a <= b)
+    }
+    #[inline(always)]
+    fn eq(self, a: [f32; 16], b: [f32; 16]) -> [bool; 16] {
+        zip(a, b, |a, b| a == b)
+    }
+    #[inline(always)]
+    fn select(self, m: [bool; 16], a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
+        let mut out = b;
+        for i in 0..16 {
+            out[i] = if m[i] { a[i] } else { b[i] };
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn round_i32(self, a: [f32; 16]) -> [i32; 16] {
+        map(a, |a| {
+            let r = a.round_ties_even();
+            // -2^31 fits and is also what everything outside becomes.
+            if (-2147483648.0..2147483648.0).contains(&r) {
+                r as i32
+            } else {
+                i32::MIN
+            }
+        })
+    }
+    #[inline(always)]
+    fn i32_to_f32(self, a: [i32; 16]) -> [f32; 16] {
+        map(a, |a| a as f32)
+    }
+    #[inline(always)]
+    fn f32_bits(self, a: [f32; 16]) -> [i32; 16] {
+        map(a, |a| a.to_bits() as i32)
+    }
+    #[inline(always)]
+    fn f32_from_bits(self, a: [i32; 16]) -> [f32; 16] {
+        map(a, |a| f32::from_bits(a as u32))
+    }
+    #[inline(always)]
+    fn load_f16(self, from: &[u16; 16]) -> [f32; 16] {
+        map(*from, |h| f16::from_bits(h).to_f32_const())
+    }
+    #[inline(always)]
+    fn store_f16(self, v: [f32; 16], to: &mut [u16; 16]) {
+        *to = map(v, |x| f16::from_f32_const(x).to_bits());
+    }
+    #[inline(always)]
+    fn load_u16(self, from: &[u16; 16]) -> [i32; 16] {
+        map(*from, i32::from)
+    }
+    #[inline(always)]
+    fn store_i8(self, v: [i32; 16], to: &mut [i8; 16]) {
+        *to = map(v, |x| x as i8);
+    }
+
+    #[inline(always)]
+    fn splat_i32(self, x: i32) -> [i32; 16] {
+        [x; 16]
+    }
+    #[inline(always)]
+    fn load_i32(self, from: &[i32; 16]) -> [i32; 16] {
+        *from
+    }
+    #[inline(always)]
+    fn store_i32(self, v: [i32; 16], to: &mut [i32; 16]) {
+        *to = v;
+    }
+    #[inline(always)]
+    fn add_i32(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
+        zip(a, b, i32::wrapping_add)
+    }
+    #[inline(always)]
+    fn sub_i32(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
+        zip(a, b, i32::wrapping_sub)
+    }
+    #[inline(always)]
+    fn mul_i32(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
+        zip(a, b, i32::wrapping_mul)
+    }
+    #[inline(always)]
+    fn max_u32(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
+        zip(a, b, |a, b| (a as u32).max(b as u32) as i32)
+    }
+    #[inline(always)]
+    fn and(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
+        zip(a, b, |a, b| a & b)
+    }
+    #[inline(always)]
+    fn or(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
+        zip(a, b, |a, b| a | b)
+    }
+    #[inline(always)]
+    fn xor(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
+        zip(a, b, |a, b| a ^ b)
+    }
+    #[inline(always)]
+    fn shl(self, a: [i32; 16], n: u32) -> [i32; 16] {
+        map(a, |a| a << n)
+    }
+    #[inline(always)]
+    fn shr(self, a: [i32; 16], n: u32) -> [i32; 16] {
+        map(a, |a| ((a as u32) >> n) as i32)
+    }
+    #[inline(always)]
+    fn sar(self, a: [i32; 16], n: u32) -> [i32; 16] {
+        map(a, |a| a >> n)
+    }
+    #[inline(always)]
+    fn gt_i32(self, a: [i32; 16], b: [i32; 16]) -> [bool; 16] {
+        zip(a, b, |a, b| a > b)
+    }
+    #[inline(always)]
+    fn eq_i32(self, a: [i32; 16], b: [i32; 16]) -> [bool; 16] {
+        zip(a, b, |a, b| a == b)
+    }
+    #[inline(always)]
+    fn select_i32(self, m: [bool; 16], a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
+        let mut out = b;
+        for i in 0..16 {
+            out[i] = if m[i] { a[i] } else { b[i] };
+        }
+        out
+    }
+    #[inline(always)]
+    fn reduce_add_i32(self, a: [i32; 16]) -> i32 {
+        a.into_iter().fold(0, i32::wrapping_add)
+    }
+    #[inline(always)]
+    fn reduce_max_u32(self, a: [i32; 16]) -> u32 {
+        a.into_iter().fold(0, |m, x| m.max(x as u32))
+    }
+
+    #[inline(always)]
+    fn first(self, n: usize) -> [bool; 16] {
+        let mut out = [false; 16];
+        out[..n.min(16)].fill(true);
+        out
+    }
+    #[inline(always)]
+    fn and_mask(self, a: [bool; 16], b: [bool; 16]) -> [bool; 16] {
+        zip(a, b, |a, b| a && b)
+    }
+    #[inline(always)]
+    fn mask_bits(self, m: [bool; 16]) -> u16 {
+        let mut bits = 0;
+        for (i, lane) in m.into_iter().enumerate() {
+            bits |= u16::from(lane) << i;
+        }
+        bits
+    }
+
+    #[inline(always)]
+    fn load_bytes(self, from: &[u8; 64]) -> [i32; 16] {
+        let mut out = [0; 16];
+        for i in 0..16 {
+            out[i] = i32::from_le_bytes([
+                from[4 * i],
+                from[4 * i + 1],
+                from[4 * i + 2],
+                from[4 * i + 3],
+            ]);
+        }
+        out
+    }
+    #[inline(always)]
+    fn store_bytes(self, v: [i32; 16], to: &mut [u8; 64]) {
+        for i in 0..16 {
+            to[4 * i..4 * i + 4].copy_from_slice(&v[i].to_le_bytes());
+        }
+    }
+    #[inline(always)]
+    fn load_half_twice(self, from: &[u8; 32]) -> [i32; 16] {
+        let mut both = [0; 64];
+        both[..32].copy_from_slice(from);
+        both[32..].copy_from_slice(from);
+        self.load_bytes(&both)
+    }
+    #[inline(always)]
+    fn sub_u8(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
+        zip(a, b, |a, b| {
+            let (mut a, b) = (a.to_le_bytes(), b.to_le_bytes());
+            for j in 0..4 {
+                a[j] = a[j].wrapping_sub(b[j]);
+            }
+            i32::from_le_bytes(a)
+        })
+    }
+    #[inline(always)]
+    fn lookup(self, table: &[i8; 16], index: [i32; 16]) -> [i32; 16] {
+        map_bytes(index, |i| table[usize::from(i & 15)] as u8)
+    }
+    #[inline(always)]
+    fn dot_u8(self, acc: [i32; 16], u: [i32; 16], x: [i32; 16]) -> [i32; 16] {
+        let mut out = acc;
+        for i in 0..16 {
+            let (u, x) = (u[i].to_le_bytes(), x[i].to_le_bytes());
+            for j in 0..4 {
+                out[i] = out[i].wrapping_add(i32::from(u[j]) * i32::from(x[j] as i8));
+            }
+        }
+        out
+    }
+    #[inline(always)]
+    fn i8_operand(self, w: [i32; 16]) -> [i32; 16] {
+        w
+    }
+    #[inline(always)]
+    fn dot_i8(self, acc: [i32; 16], w: [i32; 16], x: [i32; 16]) -> [i32; 16] {
+        let mut out = acc;
+        for i in 0..16 {
+            let (w, x) = (w[i].to_le_bytes(), x[i].to_le_bytes());
+            for j in 0..4 {
+                out[i] = out[i].wrapping_add(i32::from(w[j] as i8) * i32::from(x[j] as i8));
+            }
+        }
+        out
+    }
+    #[inline(always)]
+    fn dot_i16(self, acc: [i32; 16], a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
+        let mut out = acc;
+        for i in 0..16 {
+            let (a, b) = (halves(a[i]), halves(b[i]));
+            out[i] = out[i].wrapping_add(a[0] * b[0]).wrapping_add(a[1] * b[1]);
+        }
+        out
+    }
+    #[inline(always)]
+    fn even_bytes_i16(self, a: [i32; 16]) -> [i32; 16] {
+        map(a, |a| {
+            (i32::from(a as i8) & 0xffff) | (i32::from((a >> 16) as i8) << 16)
+        })
+    }
+    #[inline(always)]
+    fn odd_bytes_i16(self, a: [i32; 16]) -> [i32; 16] {
+        map(a, |a| {
+            (i32::from((a >> 8) as i8) & 0xffff) | (i32::from((a >> 24) as i8) << 16)
+        })
+    }
+}

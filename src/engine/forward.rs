@@ -1,0 +1,97 @@
+//! One pass of a model: embedding, every layer, and the logits of the last token.
+
+use super::Engine;
+use super::error::EngineError;
+use super::{Route, head, layer};
+use crate::tokenizer::TokenId;
+use emel_kernels::{RopeFillJob, Tile, TileT1, TileT4, TileT8, TileWide, dequantize_row};
+
+/// A way for a batch of tokens to pass: its route's name and the tile of its products.
+pub(super) trait Pass {
+    /// The route.
+    const ROUTE: Route;
+    /// How many tokens a product takes at once.
+    type Tile: Tile;
+}
+
+/// One token.
+pub(super) struct Scalar;
+/// Four tokens.
+pub(super) struct Chunk4;
+/// Eight tokens.
+pub(super) struct Chunk8;
+/// Up to a physical batch of tokens.
+pub(super) struct Wide;
+
+impl Pass for Scalar {
+    const ROUTE: Route = Route::Scalar;
+    type Tile = TileT1;
+}
+
+impl Pass for Chunk4 {
+    const ROUTE: Route = Route::Chunk4;
+    type Tile = TileT4;
+}
+
+impl Pass for Chunk8 {
+    const ROUTE: Route = Route::Chunk8;
+    type Tile = TileT8;
+}
+
+impl Pass for Wide {
+    const ROUTE: Route = Route::Wide;
+    type Tile = TileWide;
+}
+
+/// Writes the embedding rows of `tokens` to the residual stream, `[tokens, d_model]`.
+fn embed(engine: &mut Engine, tokens: &[TokenId]) -> Result<(), EngineError> {
+    let table = &engine.embedding;
+    let bytes = engine.source.data(&engine.source.tensors()[table.tensor.index()]);
+    let rows = engine.workspace.x.chunks_exact_mut(engine.spec.d_model);
+    tokens.iter().zip(rows).try_for_each(|(&id, row)| {
+        let start = id as usize * table.row_bytes;
+        dequantize_row(table.ty, &bytes[start..start + table.row_bytes], row)?;
+        row.iter_mut().for_each(|value| *value *= table.scale);
+        Ok(())
+    })
+}
+
+/// Computes the rotations of every position below `end` that is still missing.
+fn fill_ropes(engine: &mut Engine, end: usize, pool: usize) -> Result<(), EngineError> {
+    let mut forker = engine.pools.forker(pool, &engine.execution);
+    engine.ropes.iter_mut().try_for_each(|table| {
+        let work = (end - table.filled().min(end)) * table.n_rot() * ROPE_WORK;
+        forker.run(&mut RopeFillJob::new(table, end), work)
+    })
+}
+
+/// A sine and a cosine in double precision cost about as much as this many multiply-adds.
+const ROPE_WORK: usize = 256;
+
+/// Passes `tokens` through the model on the lanes of `pool`, at the positions after those in the
+/// cache, which they then join.
+///
+/// # Errors
+/// What a layer failed with. The cache then still ends where it ended before.
+pub(super) fn pass<P: Pass>(
+    engine: &mut Engine,
+    tokens: &[TokenId],
+    pool: usize,
+) -> Result<(), EngineError> {
+    let end = engine.memory.n_past() + tokens.len();
+    fill_ropes(engine, end, pool)?;
+    embed(engine, tokens)?;
+    (0..engine.spec.layers.len())
+        .try_for_each(|layer| layer::run::<P>(engine, layer, tokens.len(), pool))?;
+    engine.memory.advance(tokens);
+    engine.last_row = tokens.len() - 1;
+    Ok(())
+}
+
+/// Computes the logits of the last token that passed, on the lanes of `pool`.
+///
+/// # Errors
+/// [`EngineError::Lane`] when a lane is lost.
+pub(super) fn logits(engine: &mut Engine, pool: usize) -> Result<(), EngineError> {
+    head::run(engine, pool)
+}

@@ -1,0 +1,421 @@
+//! The loader machine: from a path to an engine that is ready to run.
+//!
+//! The file is parsed and its model bound before any memory is taken; then each tensor is packed
+//! on all lanes, in the order of the file, and its pages are given back at once, so that memory
+//! peaks near the size of the file. A vector is copied; an embedding table that is not the output
+//! matrix too is left in the file's map, where its rows are read as tokens ask for them.
+
+use super::error::EngineError;
+use super::memory::Memory;
+use super::pools::Pools;
+use super::weights::{Embedding, LayerWeights, Weights};
+use super::workspace::Workspace;
+use super::{Engine, ExecutionPolicy, RoutePolicy};
+use crate::gguf::{Gguf, TensorInfo, Value};
+use crate::model::{self, LayerTensors, Model, ModelSpec, RopeKind, RopeSpec, TensorId};
+use emel_kernels::{
+    CacheType, Kernels, LayerCache, PackJob, PackedMatrix, RopePairs, RopeTable, WeightType,
+    rope_frequencies,
+};
+use sml::sml;
+use std::path::Path;
+
+/// What a load is to yield.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadOptions {
+    /// Instruction set and lanes.
+    pub execution: ExecutionPolicy,
+    /// Prefill routes.
+    pub routes: RoutePolicy,
+    /// Tokens of context; `None` takes what the model was trained for.
+    pub n_ctx: Option<usize>,
+    /// Metadata that replaces the file's.
+    pub overrides: Vec<(String, Value)>,
+}
+
+impl LoadOptions {
+    /// The model's own context, and no overrides.
+    pub fn new(execution: ExecutionPolicy, routes: RoutePolicy) -> Self {
+        Self { execution, routes, n_ctx: None, overrides: Vec::new() }
+    }
+}
+
+/// A stage of loading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadPhase {
+    /// The container's header, metadata and tensor directory.
+    Parse,
+    /// Weights, in bytes of the file.
+    Pack,
+}
+
+/// Hears how far a load has come.
+pub trait Progress {
+    /// `done` of `total` bytes of the phase are through.
+    fn advance(&mut self, phase: LoadPhase, done: u64, total: u64);
+}
+
+/// Hears nothing.
+impl Progress for () {
+    fn advance(&mut self, _: LoadPhase, _: u64, _: u64) {}
+}
+
+/// Starts the load that the context describes.
+#[derive(Debug, Clone, Copy)]
+pub struct Open;
+
+sml! {
+    Load {
+        *"closed"_s + event<Open> / (check_policy, parse) = "parsed"_s,
+        "closed"_s + exception<_> = "failed"_s,
+        "closed"_s + unexpected_event<_> / ignore,
+
+        "parsed"_s + completion<_> / bind = "bound"_s,
+        "parsed"_s + exception<_> = "failed"_s,
+        "parsed"_s + unexpected_event<_> / ignore,
+
+        "bound"_s + completion<_> / plan = "packing"_s,
+        "bound"_s + exception<_> = "failed"_s,
+        "bound"_s + unexpected_event<_> / ignore,
+
+        "packing"_s + completion<_> [none_left] / assemble = "packed"_s,
+        "packing"_s + completion<_> [!none_left && vector] / copy_vector = "placed"_s,
+        "packing"_s + completion<_> [!none_left && !vector] / pack_matrix = "placed"_s,
+        "packing"_s + exception<_> = "failed"_s,
+        "packing"_s + unexpected_event<_> / ignore,
+
+        "placed"_s + completion<_> = "packing"_s,
+        "placed"_s + unexpected_event<_> / ignore,
+
+        "packed"_s + completion<_> / reserve = "ready"_s,
+        "packed"_s + exception<_> = "failed"_s,
+        "packed"_s + unexpected_event<_> / ignore,
+
+        "ready"_s + unexpected_event<_> / ignore,
+        "failed"_s + unexpected_event<_> / ignore,
+    }
+}
+
+/// A tensor that awaits its place, and whether it is a vector.
+#[derive(Clone, Copy)]
+struct Item {
+    tensor: TensorId,
+    vector: bool,
+}
+
+/// What a load has found and made so far.
+#[derive(Default)]
+struct Found {
+    source: Option<Gguf>,
+    model: Option<Model>,
+    kernels: Option<Kernels>,
+    pools: Option<Pools>,
+    /// What is still to be placed, last in the file first.
+    queue: Vec<Item>,
+    /// Placed vectors and matrices, by tensor.
+    vectors: Vec<Option<Vec<f32>>>,
+    matrices: Vec<Option<PackedMatrix>>,
+    weights: Option<Weights>,
+    bytes_done: u64,
+    bytes_total: u64,
+}
+
+struct Context<'a> {
+    path: &'a Path,
+    options: &'a LoadOptions,
+    progress: &'a mut dyn Progress,
+    found: Found,
+    outcome: &'a mut Option<Result<Engine, EngineError>>,
+}
+
+impl Context<'_> {
+    /// Runs `action`; an error is kept for the caller and raises the machine's exception.
+    fn act(
+        &mut self,
+        action: impl FnOnce(&mut Self) -> Result<(), EngineError>,
+    ) -> Result<(), ()> {
+        action(self).map_err(|error| *self.outcome = Some(Err(error)))
+    }
+
+    /// Says how much is packed.
+    fn report(&mut self, tensor_bytes: u64) {
+        self.found.bytes_done += tensor_bytes;
+        self.progress.advance(LoadPhase::Pack, self.found.bytes_done, self.found.bytes_total);
+    }
+}
+
+impl Found {
+    fn source(&self) -> Result<&Gguf, EngineError> {
+        self.source.as_ref().ok_or(EngineError::Order)
+    }
+
+    fn model(&self) -> Result<&Model, EngineError> {
+        self.model.as_ref().ok_or(EngineError::Order)
+    }
+
+    fn next(&mut self) -> Result<Item, EngineError> {
+        self.queue.pop().ok_or(EngineError::Order)
+    }
+
+    fn vector(&mut self, tensor: TensorId) -> Result<Vec<f32>, EngineError> {
+        self.vectors[tensor.index()].take().ok_or(EngineError::Order)
+    }
+
+    fn vector_or_empty(&mut self, tensor: Option<TensorId>) -> Result<Vec<f32>, EngineError> {
+        Ok(tensor.map(|tensor| self.vector(tensor)).transpose()?.unwrap_or_default())
+    }
+
+    fn matrix(&mut self, tensor: TensorId) -> Result<PackedMatrix, EngineError> {
+        self.matrices[tensor.index()].take().ok_or(EngineError::Order)
+    }
+
+    fn layer(&mut self, tensors: &LayerTensors) -> Result<LayerWeights, EngineError> {
+        Ok(LayerWeights {
+            attn_norm: self.vector(tensors.attn_norm)?,
+            wq: self.matrix(tensors.wq)?,
+            wk: self.matrix(tensors.wk)?,
+            wv: self.matrix(tensors.wv)?,
+            wo: self.matrix(tensors.wo)?,
+            bq: self.vector_or_empty(tensors.bq)?,
+            bk: self.vector_or_empty(tensors.bk)?,
+            bv: self.vector_or_empty(tensors.bv)?,
+            q_norm: self.vector_or_empty(tensors.q_norm)?,
+            k_norm: self.vector_or_empty(tensors.k_norm)?,
+            post_attn_norm: self.vector_or_empty(tensors.post_attn_norm)?,
+            ffn_norm: self.vector(tensors.ffn_norm)?,
+            w_gate: self.matrix(tensors.w_gate)?,
+            w_up: self.matrix(tensors.w_up)?,
+            w_down: self.matrix(tensors.w_down)?,
+            post_ffn_norm: self.vector_or_empty(tensors.post_ffn_norm)?,
+        })
+    }
+}
+
+/// Every tensor that is copied or packed, in the order of the file, last first.
+fn items(source: &Gguf, model: &Model) -> Vec<Item> {
+    let mut items = Vec::new();
+    let mut add = |vector, tensors: &[Option<TensorId>]| {
+        items.extend(tensors.iter().flatten().map(|&tensor| Item { tensor, vector }));
+    };
+    let tensors = &model.tensors;
+    add(true, &[Some(tensors.output_norm)]);
+    add(false, &[Some(tensors.output)]);
+    for layer in &tensors.layers {
+        add(true, &[Some(layer.attn_norm), Some(layer.ffn_norm)]);
+        add(true, &[layer.bq, layer.bk, layer.bv, layer.q_norm, layer.k_norm]);
+        add(true, &[layer.post_attn_norm, layer.post_ffn_norm]);
+        add(false, &[Some(layer.wq), Some(layer.wk), Some(layer.wv), Some(layer.wo)]);
+        add(false, &[Some(layer.w_gate), Some(layer.w_up), Some(layer.w_down)]);
+    }
+    let place = |item: &Item| {
+        let tensor = &source.tensors()[item.tensor.index()];
+        std::cmp::Reverse((tensor.shard, tensor.offset))
+    };
+    items.sort_by_key(place);
+    items
+}
+
+/// The kernels' name for a tensor's type, which binding has found to be supported.
+fn weight_type(tensor: &TensorInfo) -> Result<WeightType, EngineError> {
+    WeightType::from_name(tensor.ty.name()).ok_or(EngineError::Order)
+}
+
+/// Rotation tables for `n_ctx` positions.
+fn rope_tables(spec: &ModelSpec, n_ctx: usize) -> Result<Vec<RopeTable>, EngineError> {
+    let pairs = |kind| [RopePairs::Adjacent, RopePairs::Halves][(kind == RopeKind::Neox) as usize];
+    let table = |rope: &RopeSpec| {
+        let (base, scale) = (f64::from(rope.base), f64::from(rope.freq_scale));
+        let frequencies = rope_frequencies(rope.n_dims, base, scale, rope.factors_for(n_ctx));
+        RopeTable::new(pairs(rope.kind), frequencies, f64::from(rope.attn_factor), n_ctx)
+    };
+    Ok(spec.ropes.iter().map(table).collect::<Result<Vec<_>, _>>()?)
+}
+
+/// Empty caches of every layer.
+fn caches(spec: &ModelSpec, n_ctx: usize) -> Result<Memory, EngineError> {
+    let layers = spec.layers.iter().map(|layer| {
+        let (k, v) = (layer.head_dim_k, layer.head_dim_v);
+        LayerCache::allocate(layer.n_head_kv, k, v, n_ctx, CacheType::F16)
+    });
+    Ok(Memory::new(layers.collect::<Result<Vec<_>, _>>()?, n_ctx))
+}
+
+/// A number of a policy that must not be zero.
+fn positive(what: &'static str, value: usize) -> Result<(), EngineError> {
+    let zero = EngineError::Policy { what, value };
+    [value].into_iter().find(|&value| value > 0).map(|_| ()).ok_or(zero)
+}
+
+impl LoadStateMachineContext for Context<'_> {
+    fn none_left(&self) -> Result<bool, ()> {
+        Ok(self.found.queue.is_empty())
+    }
+
+    fn vector(&self) -> Result<bool, ()> {
+        Ok(self.found.queue.last().is_some_and(|item| item.vector))
+    }
+
+    fn check_policy(&mut self, _: &Open) -> Result<(), ()> {
+        self.act(|load| {
+            let LoadOptions { execution, routes, n_ctx, .. } = load.options;
+            positive("the number of threads", execution.lanes)?;
+            positive("the number of threads for prompts", execution.lanes_batch)?;
+            positive("the physical batch size", routes.n_ubatch)?;
+            n_ctx.map_or(Ok(()), |n_ctx| positive("the context size", n_ctx))?;
+            let level = execution.level;
+            let kernels = Kernels::new(level).ok_or(EngineError::Unavailable(level))?;
+            load.found.kernels = Some(kernels);
+            load.found.pools = Some(Pools::new(execution)?);
+            Ok(())
+        })
+    }
+
+    fn parse(&mut self, _: &Open) -> Result<(), ()> {
+        self.act(|load| {
+            let source = Gguf::open_with(load.path, &load.options.overrides)?;
+            let bytes = source.file_bytes();
+            load.progress.advance(LoadPhase::Parse, bytes, bytes);
+            load.found.source = Some(source);
+            Ok(())
+        })
+    }
+
+    fn bind(&mut self) -> Result<(), ()> {
+        self.act(|load| {
+            load.found.model = Some(model::bind(load.found.source()?)?);
+            Ok(())
+        })
+    }
+
+    fn plan(&mut self) -> Result<(), ()> {
+        self.act(|load| {
+            let source = load.found.source()?;
+            let queue = items(source, load.found.model()?);
+            let n_tensors = source.tensors().len();
+            let bytes = queue.iter().map(|item| source.tensors()[item.tensor.index()].n_bytes);
+            load.found.bytes_total = bytes.sum();
+            load.found.queue = queue;
+            load.found.vectors.resize_with(n_tensors, || None);
+            load.found.matrices.resize_with(n_tensors, || None);
+            Ok(())
+        })
+    }
+
+    fn copy_vector(&mut self) -> Result<(), ()> {
+        self.act(|load| {
+            let index = load.found.next()?.tensor.index();
+            let source = load.found.source()?;
+            let tensor = &source.tensors()[index];
+            let words = source.data(tensor).as_chunks::<4>().0;
+            let n_bytes = tensor.n_bytes;
+            let vector = words.iter().map(|&word| f32::from_le_bytes(word)).collect();
+            load.found.vectors[index] = Some(vector);
+            load.report(n_bytes);
+            Ok(())
+        })
+    }
+
+    fn pack_matrix(&mut self) -> Result<(), ()> {
+        self.act(|load| {
+            let index = load.found.next()?.tensor.index();
+            let kernels = load.found.kernels.ok_or(EngineError::Order)?;
+            let mut pools = load.found.pools.take().ok_or(EngineError::Order)?;
+            let source = load.found.source()?;
+            let tensor = &source.tensors()[index];
+            let n_bytes = tensor.n_bytes;
+            let fail = |source| EngineError::Pack { tensor: tensor.name.clone(), source };
+            let (rows, cols) = (tensor.n_rows() as usize, tensor.row_len() as usize);
+            let ty = weight_type(tensor)?;
+            let mut matrix = PackedMatrix::allocate(kernels, ty, rows, cols).map_err(fail)?;
+            let mut job = PackJob::new(&mut matrix, source.data(tensor)).map_err(fail)?;
+            let batch = pools.batch;
+            pools.forker(batch, &load.options.execution).run(&mut job, n_bytes as usize)?;
+            source.release(tensor);
+            load.found.matrices[index] = Some(matrix);
+            load.found.pools = Some(pools);
+            load.report(n_bytes);
+            Ok(())
+        })
+    }
+
+    fn assemble(&mut self) -> Result<(), ()> {
+        self.act(|load| {
+            let model = load.found.model.take().ok_or(EngineError::Order)?;
+            let tensors = &model.tensors;
+            let layers = tensors.layers.iter().map(|layer| load.found.layer(layer));
+            let layers = layers.collect::<Result<Vec<_>, _>>()?;
+            load.found.weights = Some(Weights {
+                layers,
+                output_norm: load.found.vector(tensors.output_norm)?,
+                output: load.found.matrix(tensors.output)?,
+            });
+            load.found.model = Some(model);
+            Ok(())
+        })
+    }
+
+    fn reserve(&mut self) -> Result<(), ()> {
+        self.act(|load| {
+            let found = std::mem::take(&mut load.found);
+            let LoadOptions { execution, routes, n_ctx, .. } = load.options.clone();
+            let Model { spec, tensors } = found.model.ok_or(EngineError::Order)?;
+            let source = found.source.ok_or(EngineError::Order)?;
+            let pools = found.pools.ok_or(EngineError::Order)?;
+            let n_ctx = n_ctx.unwrap_or(spec.n_ctx_train);
+            let n_ubatch = routes.n_ubatch.min(n_ctx);
+            let table = &source.tensors()[tensors.token_embd.index()];
+            let embedding = Embedding {
+                tensor: tensors.token_embd,
+                ty: weight_type(table)?,
+                row_bytes: table.row_bytes() as usize,
+                scale: spec.embedding_scale.unwrap_or(1.0),
+            };
+            let engine = Engine {
+                ropes: rope_tables(&spec, n_ctx)?,
+                memory: caches(&spec, n_ctx)?,
+                workspace: Workspace::new(&spec, n_ubatch, n_ctx, pools.widest())?,
+                weights: found.weights.ok_or(EngineError::Order)?,
+                kernels: found.kernels.ok_or(EngineError::Order)?,
+                execution,
+                routes: routes.with_ubatch(n_ubatch),
+                last_row: 0,
+                embedding,
+                spec,
+                source,
+                pools,
+            };
+            *load.outcome = Some(Ok(engine));
+            Ok(())
+        })
+    }
+
+    fn ignore(&mut self) -> Result<(), ()> {
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Loads the model at `path` (any shard of a split one).
+    ///
+    /// # Errors
+    /// What is wrong with the file, the options or the machine.
+    pub fn load(path: &Path, options: &LoadOptions) -> Result<Engine, EngineError> {
+        Engine::load_with(path, options, &mut ())
+    }
+
+    /// As [`load`](Self::load), telling `progress` how far it has come.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_with(
+        path: &Path,
+        options: &LoadOptions,
+        progress: &mut dyn Progress,
+    ) -> Result<Engine, EngineError> {
+        let mut outcome = None;
+        let found = Found::default();
+        let context = Context { path, options, progress, found, outcome: &mut outcome };
+        let _ = LoadStateMachine::new(context).process_event(Open);
+        outcome.unwrap_or(Err(EngineError::Order))
+    }
+}

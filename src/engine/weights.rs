@@ -1,0 +1,63 @@
+//! The weights of a model in the form the kernels read.
+
+use emel_kernels::{PackedMatrix, WeightType};
+use crate::model::TensorId;
+
+/// All weights but the embedding, which is read row by row from the file's map.
+pub(super) struct Weights {
+    /// One record a layer.
+    pub layers: Vec<LayerWeights>,
+    /// `[d_model]`.
+    pub output_norm: Vec<f32>,
+    /// `[n_vocab, d_model]`.
+    pub output: PackedMatrix,
+}
+
+/// The weights of one layer. What a layer does not have is empty, and no row of the layer machine
+/// reads it.
+pub(super) struct LayerWeights {
+    /// `[d_model]`.
+    pub attn_norm: Vec<f32>,
+    /// `[q_dim, d_model]`.
+    pub wq: PackedMatrix,
+    /// `[k_dim, d_model]`.
+    pub wk: PackedMatrix,
+    /// `[v_dim, d_model]`.
+    pub wv: PackedMatrix,
+    /// `[d_model, o_dim]`.
+    pub wo: PackedMatrix,
+    /// `[q_dim]`, or empty.
+    pub bq: Vec<f32>,
+    /// `[k_dim]`, or empty.
+    pub bk: Vec<f32>,
+    /// `[v_dim]`, or empty.
+    pub bv: Vec<f32>,
+    /// `[head_dim_k]`, or empty.
+    pub q_norm: Vec<f32>,
+    /// `[head_dim_k]`, or empty.
+    pub k_norm: Vec<f32>,
+    /// `[d_model]`, or empty.
+    pub post_attn_norm: Vec<f32>,
+    /// `[d_model]`.
+    pub ffn_norm: Vec<f32>,
+    /// `[d_ff, d_model]`.
+    pub w_gate: PackedMatrix,
+    /// `[d_ff, d_model]`.
+    pub w_up: PackedMatrix,
+    /// `[d_model, d_ff]`.
+    pub w_down: PackedMatrix,
+    /// `[d_model]`, or empty.
+    pub post_ffn_norm: Vec<f32>,
+}
+
+/// The embedding table: where it lies in the file, and how a row of it is read.
+pub(super) struct Embedding {
+    /// The tensor, `[n_vocab, d_model]`.
+    pub tensor: TensorId,
+    /// The type of its weights.
+    pub ty: WeightType,
+    /// Bytes of a row.
+    pub row_bytes: usize,
+    /// Multiplies every value (1 where the model asks for no scale).
+    pub scale: f32,
+}

@@ -1,0 +1,52 @@
+//! The memory map of one shard: the only `unsafe` outside the kernels crate.
+
+use memmap2::{Mmap, UncheckedAdvice};
+use std::fs::File;
+use std::io;
+
+/// A read-only map of a whole file.
+#[derive(Debug)]
+pub(super) struct Map {
+    inner: Mmap,
+}
+
+#[allow(unsafe_code)] // the map and its advice; audited here, both read-only
+impl Map {
+    /// Maps all of `file`.
+    pub(super) fn of(file: &File) -> io::Result<Map> {
+        // SAFETY: the map is read-only and nothing in this process writes to the file. Another
+        // process that truncates or rewrites it meanwhile can change the bytes or raise SIGBUS;
+        // that is inherent in mapping a file. References into the map are typed as bytes and
+        // nothing else, so changed contents cannot form an invalid value, and the header is
+        // copied out and checked once.
+        let inner = unsafe { Mmap::map(file)? };
+        Ok(Map { inner })
+    }
+
+    /// Gives the pages of `offset..offset + len` back to the system, to be read again from the
+    /// file if they are touched again. Advice only: a refusal changes nothing.
+    pub(super) fn release(&self, offset: usize, len: usize) {
+        if len == 0
+            || offset
+                .checked_add(len)
+                .is_none_or(|end| end > self.inner.len())
+        {
+            return;
+        }
+        // SAFETY: the range lies inside the map (checked above). `MADV_DONTNEED` loses contents
+        // only where pages were written or have no file behind them. This map is read-only,
+        // shared and backed by the file, so a later read of a dropped page, through any live
+        // reference, yields the file's bytes again.
+        let _advice = unsafe {
+            self.inner
+                .unchecked_advise_range(UncheckedAdvice::DontNeed, offset, len)
+        };
+    }
+}
+
+impl Map {
+    /// All bytes of the file.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.inner
+    }
+}
