@@ -17,4 +17,5 @@ pub mod prompt;
 pub mod sink;
 pub mod stop;
 pub mod timings;
+pub mod tokenize;
 pub mod trace;

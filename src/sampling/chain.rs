@@ -21,7 +21,7 @@ enum Stage {
     Xtc {
         probability: f32,
         threshold: f32,
-        rng: Mt19937,
+        rng: Box<Mt19937>,
     },
     Temperature(f32),
     DynamicTemperature {
@@ -184,15 +184,25 @@ impl Sampler {
         }
     }
 
-    /// Forgets the text and starts the random numbers anew.
-    pub fn reset(&mut self) {
-        self.rng = Mt19937::new(self.seed);
+    /// Forgets the text, but not where the random numbers are: for the next turn of a chat,
+    /// whose whole text is accepted again.
+    pub fn forget(&mut self) {
         for stage in &mut self.stages {
             match stage {
                 Stage::Penalties(penalties) => penalties.reset(),
                 Stage::Dry(dry) => dry.reset(),
-                Stage::Xtc { rng, .. } => *rng = Mt19937::new(self.seed),
                 _ => {}
+            }
+        }
+    }
+
+    /// Forgets the text and starts the random numbers anew.
+    pub fn reset(&mut self) {
+        self.forget();
+        self.rng = Mt19937::new(self.seed);
+        for stage in &mut self.stages {
+            if let Stage::Xtc { rng, .. } = stage {
+                **rng = Mt19937::new(self.seed);
             }
         }
         if let Last::MirostatV1(state) | Last::MirostatV2(state) = &mut self.last {
@@ -243,7 +253,7 @@ fn stage(config: &SamplerConfig, kind: SamplerKind, n_vocab: usize) -> Option<St
             on.then(|| Stage::Xtc {
                 probability: config.xtc_probability,
                 threshold: config.xtc_threshold,
-                rng: Mt19937::new(config.seed),
+                rng: Box::new(Mt19937::new(config.seed)),
             })
         }
         SamplerKind::Temperature if config.dynatemp_range > 0.0 => {

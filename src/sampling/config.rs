@@ -268,6 +268,15 @@ fn known_samplers() -> String {
 }
 
 impl SamplerConfig {
+    /// Takes the best token each time: temperature 0, all else as by default.
+    #[must_use]
+    pub fn greedy() -> Self {
+        SamplerConfig {
+            temp: 0.0,
+            ..SamplerConfig::default()
+        }
+    }
+
     /// Checks everything that does not depend on the logits.
     ///
     /// # Errors

@@ -75,7 +75,9 @@ impl DryBreakers {
 }
 
 fn clip(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_BREAKER_BYTES)]
+    let fits = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let end = fits.take_while(|&end| end <= MAX_BREAKER_BYTES).last();
+    &text[..end.unwrap_or(0)]
 }
 
 fn contains(piece: &[u8], text: &[u8]) -> bool {
@@ -333,6 +335,11 @@ mod tests {
         let breakers = DryBreakers::new(&["User:".into(), "".into()], 6, piece, encode);
         let wanted = DryBreakers::from_sequences(vec![(3, vec![2]), (4, vec![5, 2])]);
         assert_eq!(breakers, wanted);
+        assert_eq!(clip(&"é".repeat(30)), "é".repeat(20));
+        assert_eq!(
+            clip(&format!("a{}", "é".repeat(30))),
+            format!("a{}", "é".repeat(19))
+        );
         let colon = DryBreakers::new(&[":".into()], 6, piece, encode);
         assert_eq!(
             colon,

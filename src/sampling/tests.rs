@@ -440,3 +440,30 @@ fn the_same_seed_draws_the_same_tokens() {
     let other = SamplerConfig { seed: 43, ..config };
     assert_ne!(run(&mut Sampler::new(&other, 500).unwrap()), first);
 }
+
+#[test]
+fn forgetting_the_text_keeps_the_random_numbers_going() {
+    let config = SamplerConfig {
+        seed: 5,
+        presence_penalty: 50.0,
+        ..SamplerConfig::default()
+    };
+    let logits = [0.0f32; 40];
+    let choose = |sampler: &mut Sampler| sampler.sample(&logits).unwrap().id;
+    let (mut a, mut b) = (
+        Sampler::new(&config, 40).unwrap(),
+        Sampler::new(&config, 40).unwrap(),
+    );
+    let first: Vec<u32> = (0..20).map(|_| choose(&mut a)).collect();
+    let again: Vec<u32> = (0..20)
+        .map(|_| {
+            let id = choose(&mut b);
+            b.accept(id);
+            b.forget();
+            id
+        })
+        .collect();
+    assert_eq!(first, again);
+    b.reset();
+    assert_eq!(choose(&mut b), first[0]);
+}

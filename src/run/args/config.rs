@@ -3,61 +3,11 @@
 
 use std::path::PathBuf;
 
+use emel_kernels::Level;
+
+use crate::engine::Route;
+use crate::gguf::Value;
 use crate::sampling::SamplerConfig;
-
-/// The instruction set that the kernels use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Isa {
-    /// The best the processor has.
-    #[default]
-    Auto,
-    /// Portable code.
-    Scalar,
-    /// AVX2, FMA and F16C.
-    Avx2,
-    /// The same with AVX-VNNI.
-    AvxVnni,
-    /// AVX-512 with VNNI.
-    Avx512,
-}
-
-impl Isa {
-    /// Every value with its spelling on the command line.
-    pub const NAMES: [(&'static str, Isa); 5] = [
-        ("auto", Isa::Auto),
-        ("scalar", Isa::Scalar),
-        ("avx2", Isa::Avx2),
-        ("avxvnni", Isa::AvxVnni),
-        ("avx512", Isa::Avx512),
-    ];
-}
-
-/// The prefill route.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RouteChoice {
-    /// By the number of tokens that are left.
-    #[default]
-    Auto,
-    /// One token at a time.
-    Scalar,
-    /// Four tokens at a time.
-    Chunk4,
-    /// Eight tokens at a time.
-    Chunk8,
-    /// A tile of weights for all tokens of a batch.
-    Wide,
-}
-
-impl RouteChoice {
-    /// Every value with its spelling on the command line.
-    pub const NAMES: [(&'static str, RouteChoice); 5] = [
-        ("auto", RouteChoice::Auto),
-        ("scalar", RouteChoice::Scalar),
-        ("chunk4", RouteChoice::Chunk4),
-        ("chunk8", RouteChoice::Chunk8),
-        ("wide", RouteChoice::Wide),
-    ];
-}
 
 /// A choice that may be left to the program: chat mode, colour, thinking.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,35 +58,23 @@ pub enum TemplateSource {
     File(PathBuf),
 }
 
-/// The value of one `--override-kv`.
-#[derive(Clone, Debug, PartialEq)]
-pub enum KvValue {
-    /// `int:`
-    Int(i64),
-    /// `float:`
-    Float(f64),
-    /// `bool:`
-    Bool(bool),
-    /// `str:`
-    Str(String),
-}
-
 /// Everything that `emel-run` was asked to do.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
     /// The model file; none = the quickstart model.
     pub model: Option<PathBuf>,
     /// Metadata overrides, in order.
-    pub overrides: Vec<(String, KvValue)>,
+    pub overrides: Vec<(String, Value)>,
 
     /// Threads of decode; none = every core that this process may use.
     pub threads: Option<usize>,
     /// Threads of prefill; none = as `threads`.
     pub threads_batch: Option<usize>,
-    /// Instruction set.
-    pub isa: Isa,
-    /// Prefill route.
-    pub route: RouteChoice,
+    /// Instruction set; none = the best of the processor. It may be one that this processor
+    /// has not.
+    pub isa: Option<Level>,
+    /// Prefill route; none = by the number of tokens that are left.
+    pub route: Option<Route>,
 
     /// Context length in tokens; 0 = the model's.
     pub n_ctx: u32,
@@ -218,8 +156,8 @@ impl Default for RunConfig {
             overrides: Vec::new(),
             threads: None,
             threads_batch: None,
-            isa: Isa::Auto,
-            route: RouteChoice::Auto,
+            isa: None,
+            route: None,
             n_ctx: 0,
             n_predict: Predict::Endless,
             n_batch: 2048,

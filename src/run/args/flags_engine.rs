@@ -1,8 +1,12 @@
 //! Flags about the model, the engine and what it computes.
 
-use super::config::{Isa, Predict, RouteChoice};
+use emel_kernels::Level;
+
+use super::config::Predict;
 use super::flag::Act::{Set, Toggle, Value};
 use super::flag::{Chapter, Flag};
+use crate::engine::Route;
+use crate::gguf::parse_overrides;
 
 /// More threads than any machine has cores is a slip of the finger.
 const MAX_THREADS: i64 = 4096;
@@ -28,10 +32,11 @@ pub(super) const FLAGS: &[Flag] = &[
         env: &[],
         chapter: Chapter::Model,
         help: "Replace a metadata value of the model",
-        more: "TYPE is int, float, bool or str; several are separated by commas, and the flag \
-               may be repeated. Example: tokenizer.ggml.add_bos_token=bool:false",
+        more: "TYPE is int, float, bool or str; several are separated by commas (a part \
+               in double quotes may hold some), and the flag may be repeated. Example: tokenizer.ggml.add_bos_token=bool:false",
         act: Value("KEY=TYPE:VALUE", |c, v| {
-            c.overrides.extend(v.overrides()?);
+            let overrides = parse_overrides(v.str()?).map_err(|error| error.to_string())?;
+            c.overrides.extend(overrides);
             Ok(())
         }),
     },
@@ -71,7 +76,7 @@ pub(super) const FLAGS: &[Flag] = &[
         more: "auto takes the best that the processor has. Results are the same bits on all; \
                this is for measuring and for checking that.",
         act: Value("NAME", |c, v| {
-            c.isa = v.one_of(&Isa::NAMES)?;
+            c.isa = v.auto_or(&Level::ALL, Level::name)?;
             Ok(())
         }),
     },
@@ -85,7 +90,7 @@ pub(super) const FLAGS: &[Flag] = &[
         more: "How many prompt tokens pass through the weights together. Results are the same \
                bits on all.",
         act: Value("NAME", |c, v| {
-            c.route = v.one_of(&RouteChoice::NAMES)?;
+            c.route = v.auto_or(&Route::ALL, Route::name)?;
             Ok(())
         }),
     },

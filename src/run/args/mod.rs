@@ -25,7 +25,7 @@ use std::ffi::OsString;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use thiserror::Error;
 
-pub use config::{Isa, KvValue, Predict, RouteChoice, RunConfig, Source, Switch, TemplateSource};
+pub use config::{Predict, RunConfig, Source, Switch, TemplateSource};
 use flag::{Act, Flag};
 use value::Text;
 

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use super::config::{KvValue, Source, Switch};
+use super::config::{Source, Switch};
 
 /// The value given to a flag.
 pub(super) struct Text<'a>(pub &'a OsStr);
@@ -81,6 +81,17 @@ impl Text<'_> {
         })
     }
 
+    /// `auto` (none) or one of several values by their names.
+    pub fn auto_or<T: Copy>(
+        &self,
+        all: &[T],
+        name: impl Fn(T) -> &'static str,
+    ) -> Result<Option<T>, String> {
+        let named = all.iter().map(|&value| (name(value), Some(value)));
+        let names: Vec<(&str, Option<T>)> = std::iter::once(("auto", None)).chain(named).collect();
+        self.one_of(&names)
+    }
+
     /// `on`, `off` or `auto`, with llama.cpp's other spellings of the first two.
     pub fn switch(&self) -> Result<Switch, String> {
         match self.str()?.to_ascii_lowercase().as_str() {
@@ -113,51 +124,4 @@ impl Text<'_> {
         }
         Ok((id, bias))
     }
-
-    /// `KEY=TYPE:VALUE`, several separated by commas (`\,` is a comma of the value).
-    pub fn overrides(&self) -> Result<Vec<(String, KvValue)>, String> {
-        split_commas(self.str()?)
-            .iter()
-            .map(|one| override_kv(one))
-            .collect()
-    }
-}
-
-fn split_commas(text: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c == '\\' && chars.peek() == Some(&',') {
-            chars.next();
-            push_last(&mut parts, ',');
-        } else if c == ',' {
-            parts.push(String::new());
-        } else {
-            push_last(&mut parts, c);
-        }
-    }
-    parts
-}
-
-fn push_last(parts: &mut [String], c: char) {
-    if let Some(last) = parts.last_mut() {
-        last.push(c);
-    }
-}
-
-fn override_kv(text: &str) -> Result<(String, KvValue), String> {
-    let wanted = || format!("'{text}' is not KEY=TYPE:VALUE with TYPE int, float, bool or str");
-    let (key, rest) = text.split_once('=').ok_or_else(wanted)?;
-    let (kind, value) = rest.split_once(':').ok_or_else(wanted)?;
-    if key.is_empty() {
-        return Err(wanted());
-    }
-    let value = match kind {
-        "int" => KvValue::Int(value.parse().map_err(|_| wanted())?),
-        "float" => KvValue::Float(value.parse().map_err(|_| wanted())?),
-        "bool" => KvValue::Bool(value.parse().map_err(|_| wanted())?),
-        "str" => KvValue::Str(value.to_owned()),
-        _ => return Err(wanted()),
-    };
-    Ok((key.to_owned(), value))
 }
