@@ -41,7 +41,10 @@ impl Bpe {
         let merges = meta.require_strings(MERGES)?;
         if merges.len() >= MOST || merges.iter().map(String::len).sum::<usize>() >= MOST {
             let found = "merges with more text than 32-bit offsets reach";
-            return Err(TokenizerError::Size { file: meta.file().to_owned(), found });
+            return Err(TokenizerError::Size {
+                file: meta.file().to_owned(),
+                found,
+            });
         }
         let spelling = vocab.spelling;
         let mut pairs = PairTable::with_capacity(merges.len(), vocab.mixer());
@@ -49,13 +52,21 @@ impl Bpe {
         let mut key = Vec::new();
         for (rank, text) in merges.iter().enumerate() {
             // The first part is never empty, so it may start with the separator.
-            let cut = text.bytes().skip(1).position(|b| b == b' ').map(|at| at + 1);
+            let cut = text
+                .bytes()
+                .skip(1)
+                .position(|b| b == b' ')
+                .map(|at| at + 1);
             let Some((left, right)) = cut
                 .and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?)))
                 .filter(|(_, right)| !right.is_empty())
             else {
                 let (file, text) = (meta.file().to_owned(), excerpt(text));
-                return Err(TokenizerError::Merge { file, index: rank, text });
+                return Err(TokenizerError::Merge {
+                    file,
+                    index: rank,
+                    text,
+                });
             };
             key.clear();
             if !spelling.push_key(left, &mut key) {
@@ -70,7 +81,14 @@ impl Bpe {
             }
             let (left, right) = (vocab.intern(&key[..middle]), vocab.intern(&key[middle..]));
             let id = vocab.intern(&key);
-            pairs.insert_first(left, right, Merge { priority: rank as u32, id });
+            pairs.insert_first(
+                left,
+                right,
+                Merge {
+                    priority: rank as u32,
+                    id,
+                },
+            );
         }
         let mut byte_symbols = Box::new([NO_ID; 256]);
         let mut byte_tokens = Box::new([NO_ID; 256]);
@@ -83,7 +101,13 @@ impl Bpe {
             let token = token.filter(|&id| (id as usize) < vocab.len());
             byte_tokens[usize::from(byte)] = token.unwrap_or(NO_ID);
         }
-        Ok(Bpe { pairs, pre, byte_symbols, byte_tokens, cuts })
+        Ok(Bpe {
+            pairs,
+            pre,
+            byte_symbols,
+            byte_tokens,
+            cuts,
+        })
     }
 
     /// Appends the tokens of `part`, which holds no special tokens and, where spaces are marked,
@@ -118,11 +142,13 @@ impl Bpe {
         merger.symbols.clear();
         match vocab.spelling {
             Spelling::ByteAlphabet => {
-                merger.symbols.extend(bytes.iter().enumerate().map(|(at, &byte)| Symbol {
-                    start: at as u32,
-                    end: at as u32 + 1,
-                    id: self.byte_symbols[usize::from(byte)],
-                }));
+                merger
+                    .symbols
+                    .extend(bytes.iter().enumerate().map(|(at, &byte)| Symbol {
+                        start: at as u32,
+                        end: at as u32 + 1,
+                        id: self.byte_symbols[usize::from(byte)],
+                    }));
             }
             Spelling::SpaceMarker => {
                 merger.symbols.extend(word.char_indices().map(|(at, c)| {
@@ -131,7 +157,11 @@ impl Bpe {
                         true => Some(self.byte_symbols[bytes[at] as usize]),
                         false => vocab.find(&bytes[at..end]),
                     };
-                    Symbol { start: at as u32, end: end as u32, id: id.unwrap_or(NO_ID) }
+                    Symbol {
+                        start: at as u32,
+                        end: end as u32,
+                        id: id.unwrap_or(NO_ID),
+                    }
                 }));
             }
         }
@@ -140,7 +170,11 @@ impl Bpe {
             if (symbol.id as usize) < vocab.len() {
                 out.push(symbol.id);
             } else {
-                self.push_bytes(vocab, &bytes[symbol.start as usize..symbol.end as usize], out);
+                self.push_bytes(
+                    vocab,
+                    &bytes[symbol.start as usize..symbol.end as usize],
+                    out,
+                );
             }
         }
     }

@@ -31,7 +31,11 @@ impl<'a> WordCache<'a> {
     /// A cache whose size suits the text.
     pub(super) fn for_text(text: &'a str, mixer: Mixer) -> WordCache<'a> {
         let entries = (text.len() / 16).next_power_of_two().min(MOST_ENTRIES);
-        WordCache { text, entries: vec![Entry::default(); entries], mixer }
+        WordCache {
+            text,
+            entries: vec![Entry::default(); entries],
+            mixer,
+        }
     }
 
     /// Appends the tokens of `word`, a part of the text, to `out`: remembered ones, or those that
@@ -46,7 +50,10 @@ impl<'a> WordCache<'a> {
         let hash = self.mixer.bytes(word.as_bytes()) as usize;
         let mask = self.entries.len() - 1;
         let entry = &mut self.entries[hash & mask];
-        let known = self.text.as_bytes().get(entry.start..entry.start + entry.len);
+        let known = self
+            .text
+            .as_bytes()
+            .get(entry.start..entry.start + entry.len);
         if entry.len == word.len() && known == Some(word.as_bytes()) {
             out.extend_from_within(entry.out..entry.out + entry.count);
             return;
@@ -55,7 +62,12 @@ impl<'a> WordCache<'a> {
         encode(out);
         // `word` lies in the text, so the difference of their addresses is its offset.
         let start = word.as_ptr().addr() - self.text.as_ptr().addr();
-        *entry = Entry { start, len: word.len(), out: at, count: out.len() - at };
+        *entry = Entry {
+            start,
+            len: word.len(),
+            out: at,
+            count: out.len() - at,
+        };
     }
 }
 
@@ -76,7 +88,10 @@ mod tests {
                 out.extend(word.bytes().map(TokenId::from));
             });
         }
-        let expected: Vec<TokenId> = [7].into_iter().chain(text.bytes().map(Into::into)).collect();
+        let expected: Vec<TokenId> = [7]
+            .into_iter()
+            .chain(text.bytes().map(Into::into))
+            .collect();
         assert_eq!(out, expected);
         assert!(encoded >= 8, "eight different words, {encoded} encoded");
     }

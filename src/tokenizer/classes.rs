@@ -36,7 +36,10 @@ fn table() -> &'static [Class] {
         let mut table = vec![OTHER; DIRECT];
         for (i, &run) in RUNS.iter().enumerate() {
             let start = run_start(run) as usize;
-            let end = RUNS.get(i + 1).map_or(DIRECT, |&next| run_start(next) as usize).min(DIRECT);
+            let end = RUNS
+                .get(i + 1)
+                .map_or(DIRECT, |&next| run_start(next) as usize)
+                .min(DIRECT);
             if start < end {
                 table[start..end].fill(run_class(run));
             }
@@ -90,17 +93,27 @@ impl Classes {
     #[inline]
     pub(super) fn at(&self, text: &str, at: usize) -> Char {
         match text.as_bytes().get(at) {
-            Some(&byte) if byte < 0x80 => {
-                Char { class: self.table[byte as usize], code: u32::from(byte), len: 1 }
-            }
+            Some(&byte) if byte < 0x80 => Char {
+                class: self.table[byte as usize],
+                code: u32::from(byte),
+                len: 1,
+            },
             _ => self.wide_at(text, at),
         }
     }
 
     fn wide_at(&self, text: &str, at: usize) -> Char {
         match text[at..].chars().next() {
-            Some(c) => Char { class: self.of(c as u32), code: c as u32, len: c.len_utf8() },
-            None => Char { class: 0, code: u32::MAX, len: 0 },
+            Some(c) => Char {
+                class: self.of(c as u32),
+                code: c as u32,
+                len: c.len_utf8(),
+            },
+            None => Char {
+                class: 0,
+                code: u32::MAX,
+                len: 0,
+            },
         }
     }
 
@@ -134,7 +147,9 @@ mod tests {
             let bit = match char::from_u32(code) {
                 Some(c) => {
                     let text = c.to_string();
-                    sets.iter().position(|set| set.is_match(&text).unwrap()).unwrap_or(6) as u32
+                    sets.iter()
+                        .position(|set| set.is_match(&text).unwrap())
+                        .unwrap_or(6) as u32
                 }
                 None => 6,
             };
@@ -151,7 +166,11 @@ mod tests {
         let derived = derive();
         if derived != RUNS {
             let list: Vec<String> = derived.iter().map(|run| format!("0x{run:x}")).collect();
-            panic!("classes_data.rs must hold {} runs:\n{},", derived.len(), list.join(", "));
+            panic!(
+                "classes_data.rs must hold {} runs:\n{},",
+                derived.len(),
+                list.join(", ")
+            );
         }
     }
 

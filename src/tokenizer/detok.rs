@@ -16,7 +16,12 @@ pub struct Detokenizer<'a> {
 
 impl<'a> Detokenizer<'a> {
     pub(super) fn new(tokenizer: &'a Tokenizer, special: bool) -> Detokenizer<'a> {
-        Detokenizer { tokenizer, special, pending: Vec::new(), text: String::new() }
+        Detokenizer {
+            tokenizer,
+            special,
+            pending: Vec::new(),
+            text: String::new(),
+        }
     }
 
     /// The text that is complete with the next token. An id that is no token's gives U+FFFD.

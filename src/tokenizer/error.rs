@@ -162,7 +162,12 @@ impl TokenizerError {
         found: usize,
         wanted: usize,
     ) -> TokenizerError {
-        TokenizerError::Length { file: file.to_owned(), key, found, wanted }
+        TokenizerError::Length {
+            file: file.to_owned(),
+            key,
+            found,
+            wanted,
+        }
     }
 }
 

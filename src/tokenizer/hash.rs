@@ -16,7 +16,10 @@ pub(super) struct Mixer {
 impl Mixer {
     pub(super) fn new() -> Mixer {
         let state = RandomState::new();
-        Mixer { start: state.hash_one(0u8), factor: state.hash_one(1u8) | 1 }
+        Mixer {
+            start: state.hash_one(0u8),
+            factor: state.hash_one(1u8) | 1,
+        }
     }
 
     pub(super) fn bytes(&self, bytes: &[u8]) -> u64 {
@@ -56,18 +59,57 @@ fn capacity(items: usize) -> usize {
     (items.saturating_mul(2)).next_power_of_two().max(16)
 }
 
-/// Maps hashes of byte strings to ids. The strings themselves live with the caller, who
-/// compares them in `same`.
+/// Maps byte strings, the keys, to ids.
+///
+/// A slot holds the first bytes of its key, all of them for nearly every token, so that a lookup
+/// touches one cache line and not also the key's bytes elsewhere; those live with the caller, who
+/// compares longer keys in `same`.
 pub(super) struct IdTable {
-    /// High half: a part of the hash. Low half: id + 1, and 0 for an empty slot.
-    slots: Vec<u64>,
+    slots: Vec<Slot>,
     items: usize,
+    mixer: Mixer,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    head: Head,
+    /// The id + 1, and 0 for an empty slot.
+    id: u32,
+}
+
+/// A key's first 11 bytes, zeros after a shorter one, and its length, up to 255.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Head {
+    low: u64,
+    high: u32,
+}
+
+/// Keys up to this length are whole in their head.
+const HEAD_LEN: usize = 11;
+
+impl Head {
+    #[inline]
+    fn of(key: &[u8]) -> Head {
+        let mut bytes = [0u8; 12];
+        let len = key.len().min(HEAD_LEN);
+        bytes[..len].copy_from_slice(&key[..len]);
+        bytes[HEAD_LEN] = key.len().min(255) as u8;
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = bytes;
+        Head {
+            low: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            high: u32::from_le_bytes([i, j, k, l]),
+        }
+    }
 }
 
 impl IdTable {
     /// Room for `items` ids.
-    pub(super) fn with_capacity(items: usize) -> IdTable {
-        IdTable { slots: vec![0; capacity(items)], items: 0 }
+    pub(super) fn with_capacity(items: usize, mixer: Mixer) -> IdTable {
+        IdTable {
+            slots: vec![Slot::default(); capacity(items)],
+            items: 0,
+            mixer,
+        }
     }
 
     /// Whether one more id needs a larger table.
@@ -75,46 +117,51 @@ impl IdTable {
         self.items * 2 >= self.slots.len()
     }
 
-    /// The id stored under `hash` whose string is the same as the one asked for.
+    /// The slot where `key` is, or the empty one where it would be.
     #[inline]
-    pub(super) fn find(&self, hash: u64, same: impl Fn(u32) -> bool) -> Option<u32> {
+    fn place(&self, key: &[u8], head: Head, same: impl Fn(u32) -> bool) -> usize {
         let mask = self.slots.len() - 1;
+        let mut hash = self
+            .mixer
+            .word(head.low ^ u64::from(head.high).rotate_left(41));
+        if key.len() > HEAD_LEN {
+            hash ^= self.mixer.bytes(&key[HEAD_LEN..]);
+        }
         let mut at = hash as usize & mask;
         loop {
-            let slot = self.slots[at];
-            if slot == 0 {
-                return None;
-            }
-            let id = (slot as u32) - 1;
-            if slot >> 32 == hash >> 32 && same(id) {
-                return Some(id);
+            let slot = &self.slots[at];
+            let found = slot.head == head && (key.len() <= HEAD_LEN || same(slot.id - 1));
+            if slot.id == 0 || found {
+                return at;
             }
             at = (at + 1) & mask;
         }
     }
 
-    /// Stores `id` under `hash`, or returns the id whose string is the same.
+    /// The id of `key`. `same` tells whether an id's key is this one.
+    #[inline]
+    pub(super) fn find(&self, key: &[u8], same: impl Fn(u32) -> bool) -> Option<u32> {
+        let slot = self.slots[self.place(key, Head::of(key), same)];
+        slot.id.checked_sub(1)
+    }
+
+    /// Stores the id of `key`, or returns the one that is there.
     pub(super) fn insert(
         &mut self,
-        hash: u64,
+        key: &[u8],
         id: u32,
         same: impl Fn(u32) -> bool,
     ) -> Result<(), u32> {
-        debug_assert!(self.items < self.slots.len(), "the table was sized for fewer items");
-        let mask = self.slots.len() - 1;
-        let mut at = hash as usize & mask;
-        loop {
-            let slot = self.slots[at];
-            if slot == 0 {
-                self.slots[at] = (hash >> 32) << 32 | (u64::from(id) + 1);
+        let head = Head::of(key);
+        let at = self.place(key, head, same);
+        let slot = &mut self.slots[at];
+        match slot.id.checked_sub(1) {
+            Some(other) => Err(other),
+            None => {
+                *slot = Slot { head, id: id + 1 };
                 self.items += 1;
-                return Ok(());
+                Ok(())
             }
-            let other = (slot as u32) - 1;
-            if slot >> 32 == hash >> 32 && same(other) {
-                return Err(other);
-            }
-            at = (at + 1) & mask;
         }
     }
 }
@@ -140,7 +187,10 @@ const EMPTY_PAIR: u64 = u64::MAX;
 impl PairTable {
     pub(super) fn with_capacity(items: usize, mixer: Mixer) -> PairTable {
         let empty = (EMPTY_PAIR, Merge { priority: 0, id: 0 });
-        PairTable { slots: vec![empty; capacity(items)], mixer }
+        PairTable {
+            slots: vec![empty; capacity(items)],
+            mixer,
+        }
     }
 
     #[inline]
@@ -185,20 +235,39 @@ mod tests {
 
     #[test]
     fn ids_are_found_by_their_strings_alone() {
-        let strings: Vec<Vec<u8>> =
-            (0..5000u32).map(|i| format!("{:b}{i}", i * 7919).into_bytes()).collect();
-        let mixer = Mixer::new();
-        let mut table = IdTable::with_capacity(strings.len());
+        let strings: Vec<Vec<u8>> = (0..5000u32)
+            .map(|i| format!("{:b}{i}", i * 7919).into_bytes())
+            .collect();
+        let mut table = IdTable::with_capacity(strings.len(), Mixer::new());
         for (id, s) in strings.iter().enumerate() {
-            table.insert(mixer.bytes(s), id as u32, |o| &strings[o as usize] == s).unwrap();
+            table
+                .insert(s, id as u32, |o| &strings[o as usize] == s)
+                .unwrap();
         }
         for (id, s) in strings.iter().enumerate() {
-            let found = table.find(mixer.bytes(s), |o| &strings[o as usize] == s);
-            assert_eq!(found, Some(id as u32));
-            let again = table.insert(mixer.bytes(s), 9, |o| &strings[o as usize] == s);
+            assert_eq!(
+                table.find(s, |o| &strings[o as usize] == s),
+                Some(id as u32)
+            );
+            let again = table.insert(s, 9, |o| &strings[o as usize] == s);
             assert_eq!(again, Err(id as u32));
         }
-        assert_eq!(table.find(mixer.bytes(b"absent"), |_| false), None);
+        assert_eq!(table.find(b"absent", |_| true), None);
+        assert_eq!(table.find(b"absent and longer than a head", |_| true), None);
+        assert!(table.is_full() || table.slots.len() > 2 * strings.len());
+    }
+
+    #[test]
+    fn a_zero_byte_is_not_the_end_of_a_key() {
+        let keys: [&[u8]; 4] = [b"", b"\0", b"\0\0", b"a\0"];
+        let mut table = IdTable::with_capacity(4, Mixer::new());
+        for (id, key) in keys.into_iter().enumerate() {
+            assert_eq!(table.insert(key, id as u32, |_| false), Ok(()));
+        }
+        for (id, key) in keys.into_iter().enumerate() {
+            assert_eq!(table.find(key, |_| false), Some(id as u32));
+        }
+        assert_eq!(table.find(b"a", |_| false), None);
     }
 
     #[test]
@@ -218,9 +287,29 @@ mod tests {
     #[test]
     fn the_first_merge_of_a_pair_stays() {
         let mut pairs = PairTable::with_capacity(2, Mixer::new());
-        pairs.insert_first(3, 4, Merge { priority: 0, id: 10 });
-        pairs.insert_first(3, 4, Merge { priority: 1, id: 11 });
-        assert_eq!(pairs.find(3, 4), Some(Merge { priority: 0, id: 10 }));
+        pairs.insert_first(
+            3,
+            4,
+            Merge {
+                priority: 0,
+                id: 10,
+            },
+        );
+        pairs.insert_first(
+            3,
+            4,
+            Merge {
+                priority: 1,
+                id: 11,
+            },
+        );
+        assert_eq!(
+            pairs.find(3, 4),
+            Some(Merge {
+                priority: 0,
+                id: 10
+            })
+        );
         assert_eq!(pairs.find(4, 3), None);
         assert_eq!(pairs.find(u32::MAX, u32::MAX), None);
     }

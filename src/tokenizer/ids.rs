@@ -50,8 +50,13 @@ const EOM_TEXTS: &[&str] = &["<|eom_id|>"];
 
 const FIM_PAD_TEXTS: &[&str] = &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"];
 
-const FIM_REP_TEXTS: &[&str] =
-    &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"];
+const FIM_REP_TEXTS: &[&str] = &[
+    "<|fim_repo|>",
+    "<|repo_name|>",
+    "<fim-repo>",
+    "<REPO>",
+    "<reponame>",
+];
 
 const FIM_SEP_TEXTS: &[&str] = &["<|file_sep|>"];
 
@@ -99,11 +104,18 @@ fn read_id(
     key: &'static str,
     n_vocab: usize,
 ) -> Result<Option<TokenId>, TokenizerError> {
-    let Some(value) = meta.get(key) else { return Ok(None) };
+    let Some(value) = meta.get(key) else {
+        return Ok(None);
+    };
     if matches!(value.as_integer(), Some(-1 | 0xffff_ffff)) {
         return Ok(None);
     }
-    let out_of_range = |id| TokenizerError::Id { file: meta.file().to_owned(), key, id, n_vocab };
+    let out_of_range = |id| TokenizerError::Id {
+        file: meta.file().to_owned(),
+        key,
+        id,
+        n_vocab,
+    };
     match value.as_integer() {
         Some(id) => match usize::try_from(id) {
             Ok(index) if index < n_vocab => Ok(Some(index as TokenId)),
@@ -128,7 +140,11 @@ impl SpecialIds {
         let or_default = |key, default: Option<TokenId>| {
             let default = default.filter(|&id| (id as usize) < n_vocab);
             let named = id(key)?;
-            Ok::<_, TokenizerError>(if meta.get(key).is_some() { named } else { default })
+            Ok::<_, TokenizerError>(if meta.get(key).is_some() {
+                named
+            } else {
+                default
+            })
         };
         let bos = or_default(BOS, defaults[0])?;
         let eos = or_default(EOS, defaults[1])?;
@@ -148,7 +164,11 @@ impl SpecialIds {
         for id in ends {
             vocab.set_attr(id, vocab.attr(id) | END);
         }
-        for id in END_TEXTS.iter().filter_map(|text| vocab.find_text(text)).collect::<Vec<_>>() {
+        for id in END_TEXTS
+            .iter()
+            .filter_map(|text| vocab.find_text(text))
+            .collect::<Vec<_>>()
+        {
             vocab.set_attr(id, vocab.attr(id) | END | CONTROL);
         }
         reclassify(vocab);
@@ -176,10 +196,13 @@ fn reclassify(vocab: &mut Vocab) {
         }
     }
     let ends = |vocab: &Vocab, text: &str| {
-        vocab.find_text(text).is_some_and(|id| vocab.attr(id) & END != 0)
+        vocab
+            .find_text(text)
+            .is_some_and(|id| vocab.attr(id) & END != 0)
     };
     // In the harmony and solar formats, `<|end|>` ends a message inside a reply.
-    let harmony = ends(vocab, "<|return|>") && (ends(vocab, "<|call|>") || ends(vocab, "<|calls|>"));
+    let harmony =
+        ends(vocab, "<|return|>") && (ends(vocab, "<|call|>") || ends(vocab, "<|calls|>"));
     let solar = ends(vocab, "<|flush|>") && (ends(vocab, "<|call|>") || ends(vocab, "<|calls|>"));
     if let Some(id) = vocab.find_text("<|end|>")
         && (harmony || solar)

@@ -16,7 +16,7 @@
 //! lazy deletion, so that a word of a million symbols takes `n log n` steps and not `n^2`.
 
 use super::hash::Merge;
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 /// The id of a symbol that no token spells.
@@ -61,6 +61,47 @@ struct Link {
 
 const NO_LINK: u32 = u32::MAX;
 
+/// Neighbours that wait to be joined. When they no longer end where they did, one of them has
+/// been joined to another symbol since, and the pair is stale.
+#[derive(Clone, Copy)]
+struct Pair {
+    /// The complement of priority and left symbol, for heaps give the largest first.
+    order: u64,
+    end: u32,
+    id: u32,
+}
+
+impl Pair {
+    fn new(merge: Merge, left: u32, end: u32) -> Pair {
+        let order = !(u64::from(merge.priority) << 32 | u64::from(left));
+        Pair {
+            order,
+            end,
+            id: merge.id,
+        }
+    }
+}
+
+impl Ord for Pair {
+    fn cmp(&self, other: &Pair) -> Ordering {
+        self.order.cmp(&other.order)
+    }
+}
+
+impl PartialOrd for Pair {
+    fn partial_cmp(&self, other: &Pair) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Pair {
+    fn eq(&self, other: &Pair) -> bool {
+        self.order == other.order
+    }
+}
+
+impl Eq for Pair {}
+
 impl Merger {
     /// Joins `self.symbols` until no neighbours have a merge.
     pub(super) fn run(&mut self, word: &[u8], rule: &impl MergeRule) {
@@ -72,11 +113,18 @@ impl Merger {
     }
 
     fn scan(&mut self, word: &[u8], rule: &impl MergeRule) {
-        let none = Merge { priority: NO_PRIORITY, id: NO_ID };
+        let none = Merge {
+            priority: NO_PRIORITY,
+            id: NO_ID,
+        };
         let symbols = &mut self.symbols;
         let pairs = &mut self.pairs;
         pairs.clear();
-        pairs.extend(symbols.windows(2).map(|w| rule.merge(word, w[0], w[1]).unwrap_or(none)));
+        pairs.extend(
+            symbols
+                .windows(2)
+                .map(|w| rule.merge(word, w[0], w[1]).unwrap_or(none)),
+        );
         loop {
             let mut best = none;
             let mut at = 0;
@@ -89,14 +137,22 @@ impl Merger {
             if best.priority == NO_PRIORITY {
                 return;
             }
-            symbols[at] = Symbol { start: symbols[at].start, end: symbols[at + 1].end, id: best.id };
+            symbols[at] = Symbol {
+                start: symbols[at].start,
+                end: symbols[at + 1].end,
+                id: best.id,
+            };
             symbols.remove(at + 1);
             pairs.remove(at);
             if at > 0 {
-                pairs[at - 1] = rule.merge(word, symbols[at - 1], symbols[at]).unwrap_or(none);
+                pairs[at - 1] = rule
+                    .merge(word, symbols[at - 1], symbols[at])
+                    .unwrap_or(none);
             }
             if at + 1 < symbols.len() {
-                pairs[at] = rule.merge(word, symbols[at], symbols[at + 1]).unwrap_or(none);
+                pairs[at] = rule
+                    .merge(word, symbols[at], symbols[at + 1])
+                    .unwrap_or(none);
             }
         }
     }
@@ -110,19 +166,16 @@ impl Merger {
             next: if i as usize + 1 == n { NO_LINK } else { i + 1 },
         }));
         let links = &mut self.links;
-        // (priority, left symbol), end of the pair in the word, merged id. A pair whose end is
-        // no longer that of the two symbols is stale: one of them has been joined since.
-        let key = |merge: Merge, left: u32| u64::from(merge.priority) << 32 | u64::from(left);
-        let mut heap: BinaryHeap<Reverse<(u64, u32, u32)>> = symbols
+        let mut heap: BinaryHeap<Pair> = symbols
             .windows(2)
             .enumerate()
             .filter_map(|(i, w)| {
                 let merge = rule.merge(word, w[0], w[1])?;
-                Some(Reverse((key(merge, i as u32), w[1].end, merge.id)))
+                Some(Pair::new(merge, i as u32, w[1].end))
             })
             .collect();
-        while let Some(Reverse((at, end, id))) = heap.pop() {
-            let left = at as u32;
+        while let Some(Pair { order, end, id }) = heap.pop() {
+            let left = !order as u32;
             let Link { prev, next: right } = links[left as usize];
             let alive = symbols[left as usize].start != symbols[left as usize].end;
             if !alive || right == NO_LINK || symbols[right as usize].end != end {
@@ -138,13 +191,13 @@ impl Merger {
                 links[after as usize].prev = left;
                 let (l, r) = (symbols[left as usize], symbols[after as usize]);
                 if let Some(merge) = rule.merge(word, l, r) {
-                    heap.push(Reverse((key(merge, left), r.end, merge.id)));
+                    heap.push(Pair::new(merge, left, r.end));
                 }
             }
             if prev != NO_LINK {
                 let (l, r) = (symbols[prev as usize], symbols[left as usize]);
                 if let Some(merge) = rule.merge(word, l, r) {
-                    heap.push(Reverse((key(merge, prev), r.end, merge.id)));
+                    heap.push(Pair::new(merge, prev, r.end));
                 }
             }
         }
@@ -163,16 +216,25 @@ mod tests {
 
     impl MergeRule for Toy {
         fn merge(&self, _: &[u8], left: Symbol, right: Symbol) -> Option<Merge> {
-            let mix = left.id.wrapping_mul(31).wrapping_add(right.id.wrapping_mul(17));
-            (!mix.is_multiple_of(3))
-                .then_some(Merge { priority: mix % self.kinds, id: (mix ^ left.id) % 11 })
+            let mix = left
+                .id
+                .wrapping_mul(31)
+                .wrapping_add(right.id.wrapping_mul(17));
+            (!mix.is_multiple_of(3)).then_some(Merge {
+                priority: mix % self.kinds,
+                id: (mix ^ left.id) % 11,
+            })
         }
     }
 
     fn first_symbols(ids: &[u32]) -> Vec<Symbol> {
         ids.iter()
             .enumerate()
-            .map(|(i, &id)| Symbol { start: i as u32, end: i as u32 + 1, id })
+            .map(|(i, &id)| Symbol {
+                start: i as u32,
+                end: i as u32 + 1,
+                id,
+            })
             .collect()
     }
 
@@ -186,10 +248,18 @@ mod tests {
         for round in 0..3000 {
             let n = random() as usize % 60;
             let ids: Vec<u32> = (0..n).map(|_| random() % 11).collect();
-            let toy = Toy { kinds: 1 + random() % 9 };
-            let mut scan = Merger { symbols: first_symbols(&ids), ..Merger::default() };
+            let toy = Toy {
+                kinds: 1 + random() % 9,
+            };
+            let mut scan = Merger {
+                symbols: first_symbols(&ids),
+                ..Merger::default()
+            };
             scan.scan(&[], &toy);
-            let mut queue = Merger { symbols: first_symbols(&ids), ..Merger::default() };
+            let mut queue = Merger {
+                symbols: first_symbols(&ids),
+                ..Merger::default()
+            };
             queue.queue(&[], &toy);
             assert_eq!(scan.symbols, queue.symbols, "round {round}, ids {ids:?}");
         }

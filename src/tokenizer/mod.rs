@@ -131,7 +131,11 @@ impl Tokenizer {
             });
         };
         let marked = name == "gemma4";
-        let spelling = if marked { Spelling::SpaceMarker } else { Spelling::ByteAlphabet };
+        let spelling = if marked {
+            Spelling::SpaceMarker
+        } else {
+            Spelling::ByteAlphabet
+        };
         let mut vocab = Vocab::read(meta, spelling)?;
         check_scores(meta, &vocab)?;
         let ids = SpecialIds::read(meta, &mut vocab, [None; 3])?;
@@ -162,13 +166,27 @@ impl Tokenizer {
         let add_eos = meta.bool(ADD_EOS)?.unwrap_or(false);
         for (add, id, key) in [(add_bos, ids.bos, ids::BOS), (add_eos, ids.eos, ids::EOS)] {
             if add && id.is_none() {
-                return Err(TokenizerError::NoSuchSpecial { file: meta.file().to_owned(), key });
+                return Err(TokenizerError::NoSuchSpecial {
+                    file: meta.file().to_owned(),
+                    key,
+                });
             }
         }
         mark_stripping(meta, &mut vocab)?;
-        let special = [SpecialTokens::of(&vocab, false), SpecialTokens::of(&vocab, true)];
+        let special = [
+            SpecialTokens::of(&vocab, false),
+            SpecialTokens::of(&vocab, true),
+        ];
         let pre_name = pre_name.to_owned();
-        Ok(Tokenizer { vocab, kind, pre_name, ids, add_bos, add_eos, special })
+        Ok(Tokenizer {
+            vocab,
+            kind,
+            pre_name,
+            ids,
+            add_bos,
+            add_eos,
+            special,
+        })
     }
 
     /// The number of tokens.
@@ -298,7 +316,10 @@ impl Tokenizer {
             })
             .collect();
         // Whole characters were replaced by whole characters.
-        (Cow::Owned(String::from_utf8(bytes).unwrap_or_default()), parts)
+        (
+            Cow::Owned(String::from_utf8(bytes).unwrap_or_default()),
+            parts,
+        )
     }
 
     /// The bytes of one token; with `special`, control and unknown tokens are their text, else
@@ -327,7 +348,10 @@ impl Tokenizer {
             bytes.extend_from_slice(&self.piece(id, special)?);
         }
         let prefixed = matches!(&self.kind, Kind::Spm(spm) if spm.space_prefix);
-        let text = bytes.strip_prefix(b" ").filter(|_| prefixed).unwrap_or(&bytes);
+        let text = bytes
+            .strip_prefix(b" ")
+            .filter(|_| prefixed)
+            .unwrap_or(&bytes);
         Ok(String::from_utf8_lossy(text).into_owned())
     }
 }
@@ -343,7 +367,10 @@ fn check_scores(meta: &Metadata, vocab: &Vocab) -> Result<(), TokenizerError> {
 /// Phi-3's special tokens swallow the white space after them, but for three. The vocabulary does
 /// not say so; llama.cpp goes by the model's name, and so must whoever wants the same tokens.
 fn mark_stripping(meta: &Metadata, vocab: &mut Vocab) -> Result<(), TokenizerError> {
-    let name = meta.str("general.name")?.unwrap_or_default().to_ascii_lowercase();
+    let name = meta
+        .str("general.name")?
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     if !(name.contains("phi-3") || name.contains("phi3")) {
         return Ok(());
     }

@@ -19,7 +19,10 @@ pub(super) struct SpaceCuts {
 impl SpaceCuts {
     /// Cuts before every space: no merge is known yet.
     pub(super) fn everywhere() -> SpaceCuts {
-        SpaceCuts { ascii: [false; 128], others: BTreeSet::new() }
+        SpaceCuts {
+            ascii: [false; 128],
+            others: BTreeSet::new(),
+        }
     }
 
     /// Learns that `left` and `right` may be joined.
@@ -30,7 +33,9 @@ impl SpaceCuts {
         match left.last() {
             Some(&byte) if byte < 0x80 => self.ascii[usize::from(byte)] = true,
             _ => {
-                if let Some(c) = str::from_utf8(left).ok().and_then(|left| left.chars().next_back())
+                if let Some(c) = str::from_utf8(left)
+                    .ok()
+                    .and_then(|left| left.chars().next_back())
                 {
                     self.others.insert(c);
                 }

@@ -64,7 +64,11 @@ impl SpecialTokens {
             .filter_map(|id| {
                 let attr = vocab.attr(id);
                 let special = attr & (CONTROL | UNKNOWN | USER_DEFINED) != 0 && attr & hidden == 0;
-                let text = if special { vocab.text(id) } else { Default::default() };
+                let text = if special {
+                    vocab.text(id)
+                } else {
+                    Default::default()
+                };
                 (!text.is_empty()).then(|| Special {
                     text: text.into(),
                     id,
@@ -112,7 +116,10 @@ impl SpecialTokens {
             if !self.first[usize::from(byte)].is_empty()
                 && let Some(token) = self.longest(&bytes[at..], usize::MAX)
             {
-                places.entry(self.tokens[token].text.len()).or_default().push(at);
+                places
+                    .entry(self.tokens[token].text.len())
+                    .or_default()
+                    .push(at);
             }
         }
         let mut parts = Vec::new();
@@ -139,9 +146,14 @@ impl SpecialTokens {
         while let Some((len, mut starts)) = places.pop_last() {
             starts.sort_unstable();
             for start in starts {
-                let free = taken[start..start + len].iter().position(|&t| t).unwrap_or(len);
+                let free = taken[start..start + len]
+                    .iter()
+                    .position(|&t| t)
+                    .unwrap_or(len);
                 // Shorter tokens end before the first byte that is taken.
-                let Some(token) = self.longest(&text[start..], free) else { continue };
+                let Some(token) = self.longest(&text[start..], free) else {
+                    continue;
+                };
                 let special = &self.tokens[token];
                 if free < len {
                     places.entry(special.text.len()).or_default().push(start);
@@ -155,7 +167,12 @@ impl SpecialTokens {
                     }
                 }
                 taken[start..resume].fill(true);
-                all.push(Found { start, end, resume, id: special.id });
+                all.push(Found {
+                    start,
+                    end,
+                    resume,
+                    id: special.id,
+                });
             }
         }
         all.sort_unstable_by_key(|found| found.start);

@@ -43,7 +43,12 @@ impl Spm {
             byte_tokens[usize::from(byte)] = token.or_else(plain).or(unknown).unwrap_or(NO_ID);
         }
         let priorities = scores.into_iter().map(priority).collect();
-        Ok(Spm { priorities, byte_tokens, cuts, space_prefix })
+        Ok(Spm {
+            priorities,
+            byte_tokens,
+            cuts,
+            space_prefix,
+        })
     }
 
     /// Appends the tokens of `part`, which holds no special tokens, and spaces for markers.
@@ -63,15 +68,27 @@ impl Spm {
     fn word(&self, vocab: &Vocab, word: &str, merger: &mut Merger, out: &mut Vec<TokenId>) {
         let bytes = word.as_bytes();
         merger.symbols.clear();
-        merger.symbols.extend(word.char_indices().map(|(at, c)| Symbol {
-            start: at as u32,
-            end: (at + c.len_utf8()) as u32,
-            id: NO_ID,
-        }));
-        merger.run(bytes, &Rule { vocab, priorities: &self.priorities });
+        merger
+            .symbols
+            .extend(word.char_indices().map(|(at, c)| Symbol {
+                start: at as u32,
+                end: (at + c.len_utf8()) as u32,
+                id: NO_ID,
+            }));
+        merger.run(
+            bytes,
+            &Rule {
+                vocab,
+                priorities: &self.priorities,
+            },
+        );
         for symbol in &merger.symbols {
             let part = &bytes[symbol.start as usize..symbol.end as usize];
-            let id = if symbol.id == NO_ID { vocab.find(part) } else { Some(symbol.id) };
+            let id = if symbol.id == NO_ID {
+                vocab.find(part)
+            } else {
+                Some(symbol.id)
+            };
             match id {
                 Some(id) => out.push(id),
                 None => self.push_bytes(part, out),
@@ -80,7 +97,11 @@ impl Spm {
     }
 
     fn push_bytes(&self, part: &[u8], out: &mut Vec<TokenId>) {
-        let part = if part == b" " { MARKER.as_bytes() } else { part };
+        let part = if part == b" " {
+            MARKER.as_bytes()
+        } else {
+            part
+        };
         for &byte in part {
             let id = self.byte_tokens[usize::from(byte)];
             if id != NO_ID {
@@ -95,7 +116,11 @@ impl Spm {
 fn priority(score: f32) -> u32 {
     let bits = (score + 0.0).to_bits();
     // The usual map to integers that ascend with the number, inverted.
-    let ascending = if bits >> 31 == 0 { bits | 1 << 31 } else { !bits };
+    let ascending = if bits >> 31 == 0 {
+        bits | 1 << 31
+    } else {
+        !bits
+    };
     !ascending
 }
 
@@ -107,8 +132,13 @@ struct Rule<'a> {
 impl MergeRule for Rule<'_> {
     #[inline]
     fn merge(&self, word: &[u8], left: Symbol, right: Symbol) -> Option<Merge> {
-        let id = self.vocab.find(&word[left.start as usize..right.end as usize])?;
-        Some(Merge { priority: self.priorities[id as usize], id })
+        let id = self
+            .vocab
+            .find(&word[left.start as usize..right.end as usize])?;
+        Some(Merge {
+            priority: self.priorities[id as usize],
+            id,
+        })
     }
 }
 
@@ -118,8 +148,17 @@ mod tests {
 
     #[test]
     fn better_scores_come_first() {
-        let scores =
-            [f32::INFINITY, 1e30, 2.0, 1e-40, 0.0, -1e-40, -1.5, -1000.0, f32::NEG_INFINITY];
+        let scores = [
+            f32::INFINITY,
+            1e30,
+            2.0,
+            1e-40,
+            0.0,
+            -1e-40,
+            -1.5,
+            -1000.0,
+            f32::NEG_INFINITY,
+        ];
         let priorities: Vec<u32> = scores.iter().copied().map(priority).collect();
         assert!(priorities.is_sorted(), "{priorities:?}");
         assert!(priorities.windows(2).all(|w| w[0] < w[1]));

@@ -73,9 +73,11 @@ impl Spelling {
     /// The token text of a key.
     pub(super) fn text_of(self, key: &[u8]) -> Vec<u8> {
         match self {
-            Spelling::ByteAlphabet => {
-                key.iter().map(|&byte| alphabet_char(byte)).collect::<String>().into_bytes()
-            }
+            Spelling::ByteAlphabet => key
+                .iter()
+                .map(|&byte| alphabet_char(byte))
+                .collect::<String>()
+                .into_bytes(),
             Spelling::SpaceMarker => {
                 let mut text = Vec::with_capacity(key.len() + 8);
                 for &byte in key {
@@ -113,7 +115,11 @@ pub(super) fn push_unmarked(text: &str, out: &mut Vec<u8>) {
 pub(super) fn byte_token_value(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     let all_hex = digits.len() == 2 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-    if all_hex { u8::from_str_radix(digits, 16).ok() } else { None }
+    if all_hex {
+        u8::from_str_radix(digits, 16).ok()
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -157,7 +163,9 @@ mod tests {
     fn byte_tokens_are_spelled_in_one_way() {
         assert_eq!(byte_token_value("<0x0A>"), Some(10));
         assert_eq!(byte_token_value("<0xff>"), Some(255));
-        for bad in ["<0xZZ>", "<0x>", "<0x1>", "<0x100>", "0x0A", "<0x+1>", "", "<0x0A> "] {
+        for bad in [
+            "<0xZZ>", "<0x>", "<0x1>", "<0x100>", "0x0A", "<0x+1>", "", "<0x0A> ",
+        ] {
             assert_eq!(byte_token_value(bad), None, "{bad:?}");
         }
     }

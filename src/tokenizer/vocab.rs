@@ -54,7 +54,10 @@ impl Vocab {
     pub(super) fn read(meta: &Metadata, spelling: Spelling) -> Result<Vocab, TokenizerError> {
         let file = meta.file();
         let tokens = meta.require_strings(TOKENS)?;
-        let size = |found| TokenizerError::Size { file: file.to_owned(), found };
+        let size = |found| TokenizerError::Size {
+            file: file.to_owned(),
+            found,
+        };
         if tokens.is_empty() {
             return Err(size("no token"));
         }
@@ -62,7 +65,12 @@ impl Vocab {
         if let Some(types) = &types
             && types.len() != tokens.len()
         {
-            return Err(TokenizerError::length(file, TYPES, types.len(), tokens.len()));
+            return Err(TokenizerError::length(
+                file,
+                TYPES,
+                types.len(),
+                tokens.len(),
+            ));
         }
         let text_bytes: usize = tokens.iter().map(String::len).sum();
         // Merges, limited likewise, may add symbols: three a merge, twice its bytes. All ids then
@@ -70,13 +78,14 @@ impl Vocab {
         if tokens.len() >= MOST || text_bytes >= MOST {
             return Err(size("more than 32-bit offsets reach"));
         }
+        let mixer = Mixer::new();
         let mut vocab = Vocab {
             spelling,
             keys: Vec::with_capacity(text_bytes),
             ends: Vec::with_capacity(tokens.len()),
             attrs: Vec::with_capacity(tokens.len()),
-            table: IdTable::with_capacity(tokens.len()),
-            mixer: Mixer::new(),
+            table: IdTable::with_capacity(tokens.len(), mixer),
+            mixer,
             odd: HashMap::new(),
             longest: 0,
         };
@@ -91,18 +100,30 @@ impl Vocab {
                 4 => USER_DEFINED,
                 5 => UNUSED,
                 6 => BYTE,
-                value => return Err(TokenizerError::Type { file: file.to_owned(), id, value }),
+                value => {
+                    return Err(TokenizerError::Type {
+                        file: file.to_owned(),
+                        id,
+                        value,
+                    });
+                }
             };
             if attr == BYTE && byte_token_value(text).is_none() {
                 let text = excerpt(text);
-                return Err(TokenizerError::Byte { file: file.to_owned(), id, text });
+                return Err(TokenizerError::Byte {
+                    file: file.to_owned(),
+                    id,
+                    text,
+                });
             }
-            vocab.push(text, attr).map_err(|first| TokenizerError::Duplicate {
-                file: file.to_owned(),
-                first,
-                second: id,
-                text: excerpt(text),
-            })?;
+            vocab
+                .push(text, attr)
+                .map_err(|first| TokenizerError::Duplicate {
+                    file: file.to_owned(),
+                    first,
+                    second: id,
+                    text: excerpt(text),
+                })?;
         }
         Ok(vocab)
     }
@@ -123,22 +144,25 @@ impl Vocab {
         self.ends.push(self.keys.len() as u32);
         self.attrs.push(if spelled { attr } else { attr | ODD });
         // llama.cpp gives an empty token a made-up text; here nothing matches it.
-        if spelled && !text.is_empty() { self.enter(id) } else { Ok(()) }
+        if spelled && !text.is_empty() {
+            self.enter(id)
+        } else {
+            Ok(())
+        }
     }
 
     fn enter(&mut self, id: TokenId) -> Result<(), TokenId> {
         let key = slice(&self.keys, &self.ends, id);
-        let hash = self.mixer.bytes(key);
-        self.table.insert(hash, id, |other| slice(&self.keys, &self.ends, other) == key)
+        self.table
+            .insert(key, id, |other| slice(&self.keys, &self.ends, other) == key)
     }
 
     /// The symbol of a key, which becomes a new one if need be. Ids of symbols that are no
     /// tokens start at [`Vocab::len`].
     pub(super) fn intern(&mut self, key: &[u8]) -> u32 {
-        let hash = self.mixer.bytes(key);
         let (keys, ends) = (&self.keys, &self.ends);
         let same = |other| slice(keys, ends, other) == key;
-        if let Some(id) = self.table.find(hash, same) {
+        if let Some(id) = self.table.find(key, same) {
             return id;
         }
         let id = self.ends.len() as u32;
@@ -148,7 +172,7 @@ impl Vocab {
             self.rebuild_table();
         }
         // Just looked up: the key is new.
-        let entered = self.table.insert(hash, id, |_| false);
+        let entered = self.table.insert(key, id, |_| false);
         debug_assert!(entered.is_ok());
         id
     }
@@ -156,11 +180,11 @@ impl Vocab {
     fn rebuild_table(&mut self) {
         // All symbols but the last, which is about to be entered.
         let count = self.ends.len() - 1;
-        let mut table = IdTable::with_capacity(count * 2);
+        let mut table = IdTable::with_capacity(count * 2, self.mixer);
         for id in 0..count as u32 {
             let key = slice(&self.keys, &self.ends, id);
             if !key.is_empty() && self.attr(id) & ODD == 0 {
-                let entered = table.insert(self.mixer.bytes(key), id, |_| false);
+                let entered = table.insert(key, id, |_| false);
                 debug_assert!(entered.is_ok());
             }
         }
@@ -188,7 +212,8 @@ impl Vocab {
         if key.len() > self.longest {
             return None;
         }
-        self.table.find(self.mixer.bytes(key), |id| self.key(id) == key)
+        self.table
+            .find(self.mixer.bytes(key), |id| self.key(id) == key)
     }
 
     /// The token whose text, as the file writes it, is `text`.
@@ -221,7 +246,11 @@ impl Vocab {
             Spelling::ByteAlphabet => key.iter().all(u8::is_ascii_graphic),
             Spelling::SpaceMarker => !key.contains(&b' '),
         };
-        if plain { Cow::Borrowed(key) } else { Cow::Owned(self.spelling.text_of(key)) }
+        if plain {
+            Cow::Borrowed(key)
+        } else {
+            Cow::Owned(self.spelling.text_of(key))
+        }
     }
 
     /// The bytes that a token adds to a text; `special` renders control tokens too.
@@ -234,7 +263,10 @@ impl Vocab {
         special: bool,
     ) -> Result<Cow<'_, [u8]>, TokenizerError> {
         if id as usize >= self.len() {
-            return Err(TokenizerError::NoSuchToken { id, n_vocab: self.len() });
+            return Err(TokenizerError::NoSuchToken {
+                id,
+                n_vocab: self.len(),
+            });
         }
         let attr = self.attr(id);
         let piece = if attr & (CONTROL | UNKNOWN) != 0 && !special {
@@ -286,10 +318,18 @@ fn slice<'a>(keys: &'a [u8], ends: &[u32], id: TokenId) -> &'a [u8] {
 pub(super) fn read_scores(meta: &Metadata, n_vocab: usize) -> Result<Vec<f32>, TokenizerError> {
     let scores = meta.f32s(SCORES)?.ok_or_else(|| meta.missing(SCORES))?;
     if scores.len() != n_vocab {
-        return Err(TokenizerError::length(meta.file(), SCORES, scores.len(), n_vocab));
+        return Err(TokenizerError::length(
+            meta.file(),
+            SCORES,
+            scores.len(),
+            n_vocab,
+        ));
     }
     if let Some(id) = scores.iter().position(|score| score.is_nan()) {
-        return Err(TokenizerError::Score { file: meta.file().to_owned(), id: id as u32 });
+        return Err(TokenizerError::Score {
+            file: meta.file().to_owned(),
+            id: id as u32,
+        });
     }
     Ok(scores.into_owned())
 }

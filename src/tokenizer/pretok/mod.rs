@@ -28,7 +28,12 @@ pub(super) struct PreTokenizer {
 
 impl PreTokenizer {
     /// Cuts `text` into words and hands them to `each` in order.
-    pub(super) fn split<'a>(&self, classes: &Classes, text: &'a str, mut each: impl FnMut(&'a str)) {
+    pub(super) fn split<'a>(
+        &self,
+        classes: &Classes,
+        text: &'a str,
+        mut each: impl FnMut(&'a str),
+    ) {
         stages::split(self.stages, classes, text, &mut each);
     }
 }
@@ -43,12 +48,18 @@ pub(super) fn find(name: &str) -> Option<&'static PreTokenizer> {
 
 /// All names, in one line.
 pub(super) fn known_names() -> String {
-    let names: Vec<&str> = KNOWN.iter().flat_map(|known| known.names.iter().copied()).collect();
+    let names: Vec<&str> = KNOWN
+        .iter()
+        .flat_map(|known| known.names.iter().copied())
+        .collect();
     names.join(", ")
 }
 
 const fn class(classes: u8) -> Set {
-    Set { classes, ranges: &[] }
+    Set {
+        classes,
+        ranges: &[],
+    }
 }
 
 const fn ranges(ranges: &'static [(u32, u32)]) -> Set {
@@ -63,8 +74,13 @@ const LLAMA3: Words = Words {
     slash: false,
 };
 
-const TEKKEN: Words =
-    Words { contractions: Contractions::No, cased: true, digits: 1, slash: true, ..LLAMA3 };
+const TEKKEN: Words = Words {
+    contractions: Contractions::No,
+    cased: true,
+    digits: 1,
+    slash: true,
+    ..LLAMA3
+};
 
 /// `[一-龥ࠀ-一가-퟿]`, DeepSeek's idea of CJK (which holds much else).
 const DEEPSEEK_CJK: Set = ranges(&[(0x0800, 0x9fa5), (0xac00, 0xd7ff)]);
@@ -196,13 +212,22 @@ const FALCON_SIGNS: Set = Set {
 
 const NUMBERS: Set = class(NUMBER);
 
-const PLAIN: PreTokenizer =
-    PreTokenizer { names: &[], stages: &[], ignore_merges: false, add_bos: false };
+const PLAIN: PreTokenizer = PreTokenizer {
+    names: &[],
+    stages: &[],
+    ignore_merges: false,
+    add_bos: false,
+};
 
 const KNOWN: &[PreTokenizer] = &[
     PreTokenizer {
         names: &[DEFAULT],
-        stages: &[Stage::Runs(SIGNS), Stage::Gpt2, Stage::Runs(NUMBERS), Stage::Triples],
+        stages: &[
+            Stage::Runs(SIGNS),
+            Stage::Gpt2,
+            Stage::Runs(NUMBERS),
+            Stage::Triples,
+        ],
         ..PLAIN
     },
     PreTokenizer {
@@ -243,12 +268,19 @@ const KNOWN: &[PreTokenizer] = &[
             "grok-2",
             "kormo",
         ],
-        stages: &[Stage::Words(Words { digits: 1, ..LLAMA3 })],
+        stages: &[Stage::Words(Words {
+            digits: 1,
+            ..LLAMA3
+        })],
         ..PLAIN
     },
     PreTokenizer {
         names: &["qwen35"],
-        stages: &[Stage::Words(Words { digits: 1, body: LETTER | MARK, ..LLAMA3 })],
+        stages: &[Stage::Words(Words {
+            digits: 1,
+            body: LETTER | MARK,
+            ..LLAMA3
+        })],
         ..PLAIN
     },
     PreTokenizer {
@@ -335,5 +367,10 @@ const KNOWN: &[PreTokenizer] = &[
         ],
         ..PLAIN
     },
-    PreTokenizer { names: &["gemma4"], stages: &[Stage::Lines], add_bos: true, ..PLAIN },
+    PreTokenizer {
+        names: &["gemma4"],
+        stages: &[Stage::Lines],
+        add_bos: true,
+        ..PLAIN
+    },
 ];

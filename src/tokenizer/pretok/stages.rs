@@ -66,7 +66,9 @@ impl Stage {
                 let bytes = piece.as_bytes();
                 let newline = bytes[at] == b'\n';
                 let rest = &bytes[at..];
-                rest.iter().position(|&b| (b == b'\n') != newline).map_or(bytes.len(), |n| at + n)
+                rest.iter()
+                    .position(|&b| (b == b'\n') != newline)
+                    .map_or(bytes.len(), |n| at + n)
             }
             _ => self.gap_or_match(classes, piece, at),
         }
@@ -91,14 +93,21 @@ impl Stage {
         let first = classes.at(piece, at);
         match self {
             Stage::Each(set) => set.has(first).then_some(at + first.len),
-            Stage::Runs(set) => set.has(first).then(|| run(set, usize::MAX, classes, piece, at)),
+            Stage::Runs(set) => set
+                .has(first)
+                .then(|| run(set, usize::MAX, classes, piece, at)),
             Stage::UpTo(most, set) => set.has(first).then(|| run(set, *most, classes, piece, at)),
             Stage::SpacedRuns(set) => {
-                let skip = if first.class & SPACE != 0 { first.len } else { 0 };
+                let skip = if first.class & SPACE != 0 {
+                    first.len
+                } else {
+                    0
+                };
                 if set.has(classes.at(piece, at + skip)) {
                     Some(run(set, usize::MAX, classes, piece, at + skip))
                 } else {
-                    set.has(first).then(|| run(set, usize::MAX, classes, piece, at))
+                    set.has(first)
+                        .then(|| run(set, usize::MAX, classes, piece, at))
                 }
             }
             Stage::Triples => {
@@ -141,7 +150,9 @@ pub(super) fn split<'a>(
     };
     // A trailing-space match needs the piece's end once, not once a position.
     if let Stage::TrailingSpace = stage {
-        let gap = text.trim_end_matches(|c| classes.of(c as u32) & SPACE != 0).len();
+        let gap = text
+            .trim_end_matches(|c| classes.of(c as u32) & SPACE != 0)
+            .len();
         for part in [&text[..gap], &text[gap..]] {
             if !part.is_empty() {
                 split(rest, classes, part, each);

@@ -66,7 +66,11 @@ struct Spaces {
 }
 
 fn spaces(classes: &Classes, text: &str, at: usize) -> Spaces {
-    let mut run = Spaces { end: at, last: at, line_end: None };
+    let mut run = Spaces {
+        end: at,
+        last: at,
+        line_end: None,
+    };
     loop {
         let c = classes.at(text, run.end);
         if c.class & SPACE == 0 {
@@ -87,7 +91,11 @@ fn is_line_end(c: Char) -> bool {
 impl Spaces {
     /// `\s+(?!\S)|\s+`: the last space stays with the word after it.
     fn without_last(&self, text: &str, at: usize) -> usize {
-        if self.end < text.len() && self.last > at { self.last } else { self.end }
+        if self.end < text.len() && self.last > at {
+            self.last
+        } else {
+            self.end
+        }
     }
 }
 
@@ -144,7 +152,11 @@ pub(super) fn words(rules: &Words, classes: &Classes, text: &str, at: usize) -> 
         return word(rules, classes, text, at + first.len);
     }
     let rest = (MARK | PUNCTUATION | SYMBOL | OTHER) & !rules.body;
-    let lead = if first.code == u32::from(' ') { at + 1 } else { at };
+    let lead = if first.code == u32::from(' ') {
+        at + 1
+    } else {
+        at
+    };
     if classes.at(text, lead).class & rest != 0 {
         let end = classes.run(text, lead, rest);
         let tail = &text.as_bytes()[end..];
@@ -210,7 +222,10 @@ pub(super) fn deepseek3(classes: &Classes, text: &str, at: usize) -> Option<usiz
     let first = classes.at(text, at);
     if bytes[at].is_ascii_punctuation() {
         let rest = &bytes[at + 1..];
-        let letters = rest.iter().position(|b| !b.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let letters = rest
+            .iter()
+            .position(|b| !b.is_ascii_alphabetic())
+            .unwrap_or(rest.len());
         if letters > 0 {
             return Some(at + 1 + letters);
         }
@@ -222,7 +237,11 @@ pub(super) fn deepseek3(classes: &Classes, text: &str, at: usize) -> Option<usiz
     if !is_line_end(first) && first.class & SIGN == 0 && second.class & WORD != 0 {
         return Some(classes.run(text, at + first.len, WORD));
     }
-    let lead = if first.code == u32::from(' ') { at + 1 } else { at };
+    let lead = if first.code == u32::from(' ') {
+        at + 1
+    } else {
+        at
+    };
     if classes.at(text, lead).class & SIGN != 0 {
         let end = classes.run(text, lead, SIGN);
         let tail = &bytes[end..];
