@@ -1,6 +1,6 @@
 //! `tojson` as transformers defines it: Python's `json.dumps`, not jinja2's own filter.
 
-use minijinja::value::{Kwargs, Value, ValueKind, from_args};
+use minijinja::value::{Kwargs, Rest, Value, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Error, State};
 
 use super::value::{Text, fail, float_text, is_sequence, to_text, type_name};
@@ -23,8 +23,9 @@ struct Style {
 pub(super) fn tojson(
     state: &State<'_, '_>,
     value: &Value,
-    args: minijinja::value::Rest<Value>,
+    args: Rest<ValueOrKwargs>,
 ) -> Result<Value, Error> {
+    let args: Vec<Value> = args.0.into_iter().map(ValueOrKwargs::into_value).collect();
     type Arguments = (Option<Value>, Option<Value>, Option<Value>, Option<Value>, Kwargs);
     let (ascii, indent, separators, sort, named): Arguments = from_args(&args)?;
     let pick = |given: Option<Value>, name: &str| -> Result<Option<Value>, Error> {

@@ -11,6 +11,8 @@
 //! | `{% generation %}..{% endgeneration %}` | `{% call __generation() %}..{% endcall %}` | transformers' tag is a call block, with a scope of its own |
 //! | `x.items` (a built-in method, not called) | `x.__attr("items")` | the method hides a key of that name |
 //! | `a ~ b` | `__str(a) ~ __str(b)` | of how floats and nested values print |
+//! | `for x in a` | `for x in __iter(a)` | None is no empty list |
+//! | `a + b`, in a template that uses `safe` or `escape` | `__add(a, b)` | marked-up text escapes what is added to it |
 //! | `[..]`, `{..}`, `(.., ..)` with a variable inside; `a + b` and `a * b` unless a string is written in them; what `set` assigns | `__value(..)` | a slice or a sum of lists is a list, not a view |
 //!
 //! `__value` is also where a template that builds a value too deep or too large is stopped
@@ -24,6 +26,23 @@ use super::methods::is_method_name;
 const MAX_NESTING: usize = 64;
 /// `elif` branches of one `if`: the engine nests them.
 const MAX_ELIFS: usize = 200;
+
+/// The rewritten source so far.
+struct Out {
+    text: String,
+    /// Whether sums may meet marked-up text.
+    markup: bool,
+}
+
+impl Out {
+    fn push(&mut self, c: char) {
+        self.text.push(c);
+    }
+
+    fn push_str(&mut self, text: &str) {
+        self.text.push_str(text);
+    }
+}
 
 /// A token, or a bracketed group of nodes.
 enum Node<'s> {
@@ -51,10 +70,14 @@ impl Node<'_> {
 /// many `elif`.
 pub(super) fn rewrite(source: &str) -> Result<String, ChatError> {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
-    let mut out = String::with_capacity(source.len() + source.len() / 4);
+    let pieces = split(&source)?;
+    let mut out = Out {
+        text: String::with_capacity(source.len() + source.len() / 4),
+        markup: pieces.iter().any(makes_markup),
+    };
     // the number of `elif` so far in each open `if`
     let mut elifs: Vec<usize> = Vec::new();
-    for piece in split(&source)? {
+    for piece in pieces {
         match piece {
             Piece::Verbatim(text) => out.push_str(text),
             Piece::Tag(tag) => {
@@ -76,10 +99,18 @@ pub(super) fn rewrite(source: &str) -> Result<String, ChatError> {
             }
         }
     }
-    Ok(out)
+    Ok(out.text)
 }
 
-fn emit_tag(tag: &Tag<'_>, out: &mut String) -> Result<(), ChatError> {
+/// Whether a tag uses a filter whose result is marked-up text.
+fn makes_markup(piece: &Piece<'_>) -> bool {
+    let Piece::Tag(tag) = piece else { return false };
+    tag.tokens.windows(2).any(|pair| {
+        pair[0].is("|") && matches!(pair[1].text, "safe" | "escape" | "e" | "forceescape")
+    })
+}
+
+fn emit_tag(tag: &Tag<'_>, out: &mut Out) -> Result<(), ChatError> {
     out.push_str(tag.open);
     let mut tokens = tag.tokens.iter().copied();
     let nodes = tree(&mut tokens, None, 0)
@@ -119,7 +150,7 @@ fn tree<'s>(
     Ok((nodes, None))
 }
 
-fn emit_statement(nodes: &[Node<'_>], out: &mut String) {
+fn emit_statement(nodes: &[Node<'_>], out: &mut Out) {
     let Some(Node::Leaf(first)) = nodes.first() else {
         return emit_expression(nodes, out);
     };
@@ -147,9 +178,16 @@ fn emit_statement(nodes: &[Node<'_>], out: &mut String) {
         }
         "for" => {
             out.push_str(first.text);
-            let target = rest.iter().position(|n| n.is("in")).unwrap_or(rest.len());
+            let target = rest.iter().position(|n| n.is("in")).map_or(rest.len(), |i| i + 1);
             emit_plain(&rest[..target], out);
-            emit_expression(&rest[target..], out);
+            let rest = &rest[target..];
+            let end = (0..rest.len())
+                .find(|&i| is_keyword(rest, i) && (rest[i].is("if") || rest[i].is("recursive")))
+                .unwrap_or(rest.len());
+            out.push_str(" __iter(");
+            emit_expression(&rest[..end], out);
+            out.push(')');
+            emit_expression(&rest[end..], out);
         }
         // `macro name(..)`, `filter name(..)`, `block name`, `call(x) f(..)`: a name, then the rest
         _ => {
@@ -160,7 +198,7 @@ fn emit_statement(nodes: &[Node<'_>], out: &mut String) {
 }
 
 /// Copies nodes: names that are assigned to.
-fn emit_plain(nodes: &[Node<'_>], out: &mut String) {
+fn emit_plain(nodes: &[Node<'_>], out: &mut Out) {
     for node in nodes {
         match node {
             Node::Leaf(token) => emit_token(token, out),
@@ -173,7 +211,7 @@ fn emit_plain(nodes: &[Node<'_>], out: &mut String) {
     }
 }
 
-fn emit_expression(nodes: &[Node<'_>], out: &mut String) {
+fn emit_expression(nodes: &[Node<'_>], out: &mut Out) {
     emit_after(None, nodes, out);
 }
 
@@ -204,7 +242,7 @@ fn ends_operand(nodes: &[Node<'_>], i: usize) -> bool {
 
 /// Emits nodes as expressions. `before` is a tag's first word: a bracket right after it belongs
 /// to it when it is `call`.
-fn emit_after(before: Option<&Token<'_>>, nodes: &[Node<'_>], out: &mut String) {
+fn emit_after(before: Option<&Token<'_>>, nodes: &[Node<'_>], out: &mut Out) {
     let mut from = 0;
     for i in 0..=nodes.len() {
         let boundary = i == nodes.len()
@@ -223,7 +261,7 @@ fn emit_after(before: Option<&Token<'_>>, nodes: &[Node<'_>], out: &mut String) 
 }
 
 /// Emits a run of nodes between two boundaries: sums, products and concatenations of operands.
-fn emit_segment(nodes: &[Node<'_>], call: bool, out: &mut String) {
+fn emit_segment(nodes: &[Node<'_>], call: bool, out: &mut Out) {
     let operator = |i: usize| {
         i > 0 && ends_operand(nodes, i - 1) && nodes[i].kind() == Some(Kind::Operator)
     };
@@ -237,6 +275,18 @@ fn emit_segment(nodes: &[Node<'_>], call: bool, out: &mut String) {
         };
         nodes[i].kind() == Some(Kind::Text) && alone(i.checked_sub(1)) && alone(Some(i + 1))
     });
+    if out.markup && any(&["+"]) && !any(&["-"]) {
+        out.push_str(" __add(");
+        let mut from = 0;
+        for i in 0..=nodes.len() {
+            if i == nodes.len() || binary(i, &["+"]) {
+                emit_segment(&nodes[from..i], call && from == 0, out);
+                out.push_str(if i == nodes.len() { ")" } else { "," });
+                from = i + 1;
+            }
+        }
+        return;
+    }
     let wrap = any(&["*"]) || any(&["+"]) && !textual;
     let concat = any(&["~"]);
     if wrap {
@@ -267,7 +317,7 @@ fn emit_segment(nodes: &[Node<'_>], call: bool, out: &mut String) {
     }
 }
 
-fn emit_operands(nodes: &[Node<'_>], call: bool, out: &mut String) {
+fn emit_operands(nodes: &[Node<'_>], call: bool, out: &mut Out) {
     let mut i = 0;
     while i < nodes.len() {
         match &nodes[i] {
@@ -317,7 +367,7 @@ fn is_constant(nodes: &[Node<'_>]) -> bool {
     })
 }
 
-fn emit_token(token: &Token<'_>, out: &mut String) {
+fn emit_token(token: &Token<'_>, out: &mut Out) {
     out.push_str(token.blank);
     if token.kind == Kind::Text && token.text.contains('\\') {
         emit_text(token.text, out);
@@ -328,7 +378,7 @@ fn emit_token(token: &Token<'_>, out: &mut String) {
 
 /// Writes a quoted string anew: escapes decoded as Python's `unicode-escape` decodes them after
 /// jinja2 has turned other characters than ASCII into escapes.
-fn emit_text(quoted: &str, out: &mut String) {
+fn emit_text(quoted: &str, out: &mut Out) {
     let mut dropped_lines = 0;
     out.push('"');
     let mut chars = quoted[1..quoted.len() - 1].chars().peekable();
@@ -406,14 +456,14 @@ fn emit_text(quoted: &str, out: &mut String) {
     }
     out.push('"');
     // keep the lines where they are
-    out.extend(std::iter::repeat_n('\n', dropped_lines));
+    out.text.extend(std::iter::repeat_n('\n', dropped_lines));
 }
 
 /// Pushes the character of a numeric escape; a surrogate pair makes one character.
 fn push_code(
     code: u32,
     chars: &mut std::iter::Peekable<std::str::Chars<'_>>,
-    out: &mut String,
+    out: &mut Out,
 ) {
     let mut code = code;
     if (0xd800..0xdc00).contains(&code) {
@@ -434,7 +484,7 @@ fn push_code(
 }
 
 /// Pushes a character inside a double-quoted string of the engine.
-fn push_plain(c: char, out: &mut String) {
+fn push_plain(c: char, out: &mut Out) {
     if matches!(c, '"' | '\\') {
         out.push('\\');
     }

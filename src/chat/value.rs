@@ -238,6 +238,7 @@ fn write_repr(out: &mut Text<'_, '_, '_>, value: &Value, depth: usize) -> Result
             }
             out.push(if namespace { "}>" } else { "}" })
         }
+        ValueKind::Iterable if is_range_object(value) => out.push(&range_text(value)?),
         ValueKind::Seq | ValueKind::Iterable if !is_generator(value) => {
             let view = value.downcast_object_ref::<DictView>();
             let (open, close) = match view {
@@ -258,6 +259,18 @@ fn write_repr(out: &mut Text<'_, '_, '_>, value: &Value, depth: usize) -> Result
         }
         _ => out.push(&value.to_string()),
     }
+}
+
+/// Python's `repr` of a range, from its first items and its length.
+fn range_text(value: &Value) -> Result<String, Error> {
+    let number = |v: Option<Value>| v.and_then(|v| i64::try_from(v).ok());
+    let length = i64::try_from(value.len().unwrap_or(0)).unwrap_or(i64::MAX);
+    let mut items = value.try_iter()?;
+    let (first, second) = (number(items.next()), number(items.next()));
+    let start = first.unwrap_or(0);
+    let step = second.map_or(1, |second| second - start);
+    let end = start + step * length;
+    Ok(if step == 1 { format!("range({start}, {end})") } else { format!("range({start}, {end}, {step})") })
 }
 
 fn too_deep() -> Error {
