@@ -44,6 +44,10 @@ impl Out {
     }
 }
 
+/// Macros and call blocks nest this deep: the engine's compiler looks through the inner ones once
+/// for every outer one, at every level.
+const MAX_MACROS: usize = 8;
+
 /// A token, or a bracketed group of nodes.
 enum Node<'s> {
     Leaf(Token<'s>),
@@ -77,6 +81,7 @@ pub(super) fn rewrite(source: &str) -> Result<String, ChatError> {
     };
     // the number of `elif` so far in each open `if`
     let mut elifs: Vec<usize> = Vec::new();
+    let mut macros = 0;
     for piece in pieces {
         match piece {
             Piece::Verbatim(text) => out.push_str(text),
@@ -84,6 +89,16 @@ pub(super) fn rewrite(source: &str) -> Result<String, ChatError> {
                 match tag.tokens.first().map(|t| t.text) {
                     Some("if") if tag.statement => elifs.push(0),
                     Some("endif") if tag.statement => drop(elifs.pop()),
+                    Some("macro" | "call" | "generation") if tag.statement => {
+                        macros += 1;
+                        if macros > MAX_MACROS {
+                            let message = format!("macros nested deeper than {MAX_MACROS} are refused");
+                            return Err(ChatError::Syntax { line: tag.line, message });
+                        }
+                    }
+                    Some("endmacro" | "endcall" | "endgeneration") if tag.statement => {
+                        macros = macros.saturating_sub(1);
+                    }
                     Some("elif") if tag.statement => {
                         if let Some(count) = elifs.last_mut() {
                             *count += 1;

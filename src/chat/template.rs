@@ -417,7 +417,6 @@ fn environment() -> Environment<'static> {
     });
     env.add_function("__add", super::filters::add);
     env.add_function("joiner", minijinja_contrib::globals::joiner);
-    env.add_function("cycler", minijinja_contrib::globals::cycler);
     env.add_function("__str", |state: &State, value: &Value| {
         if value.as_str().is_some() { Ok(value.clone()) } else { to_text(state, value).map(Value::from) }
     });

@@ -204,13 +204,6 @@ pub(super) fn to_text(state: &State<'_, '_>, value: &Value) -> Result<String, Er
     Ok(text.finish())
 }
 
-/// Python's `repr(value)`.
-pub(super) fn to_repr(state: &State<'_, '_>, value: &Value) -> Result<String, Error> {
-    let mut text = Text::new(state);
-    write_repr(&mut text, value, 0)?;
-    Ok(text.finish())
-}
-
 fn write_repr(out: &mut Text<'_, '_, '_>, value: &Value, depth: usize) -> Result<(), Error> {
     if depth > MAX_DEPTH {
         return Err(too_deep());
