@@ -46,8 +46,13 @@ fn recordings() -> Vec<(String, Json, String)> {
 
 /// The pinned time of the recordings, `2026-07-04T09:05:03`.
 fn time(text: &str) -> CivilTime {
-    let numbers: Vec<u32> = text.split(['-', 'T', ':']).map(|n| n.parse().expect("time")).collect();
-    let [year, month, day, hour, minute, second] = numbers[..] else { panic!("time {text}") };
+    let numbers: Vec<u32> = text
+        .split(['-', 'T', ':'])
+        .map(|n| n.parse().expect("time"))
+        .collect();
+    let [year, month, day, hour, minute, second] = numbers[..] else {
+        panic!("time {text}")
+    };
     CivilTime::new(year as i32, month, day, hour, minute, second).expect("time")
 }
 
@@ -55,7 +60,10 @@ fn time(text: &str) -> CivilTime {
 fn every_template_renders_as_in_python() {
     let inputs = json(&golden().join("conversations.json"));
     let text = |value: &Json| value.as_str().expect("a string").to_owned();
-    let (bos, eos) = (text(&inputs["tokens"]["bos_token"]), text(&inputs["tokens"]["eos_token"]));
+    let (bos, eos) = (
+        text(&inputs["tokens"]["bos_token"]),
+        text(&inputs["tokens"]["eos_token"]),
+    );
     let now = time(&text(&inputs["now"]));
     let mut wrong = Vec::new();
     let mut count = [0; 3];
@@ -66,7 +74,9 @@ fn every_template_renders_as_in_python() {
         for (case, outcome) in cases {
             let expected = &recording["outcomes"][outcome.as_u64().expect("a number") as usize];
             let parts: Vec<&str> = case.split('/').collect();
-            let [conversation, prompt, thinking] = parts[..] else { panic!("case {case}") };
+            let [conversation, prompt, thinking] = parts[..] else {
+                panic!("case {case}")
+            };
             let conversation = &inputs["conversations"][conversation];
             let undefined = conversation["undefined"].is_array();
             let options = RenderOptions {
@@ -74,10 +84,17 @@ fn every_template_renders_as_in_python() {
                 bos_token: &bos,
                 eos_token: &eos,
                 enable_thinking: (thinking != "absent").then_some(thinking == "true"),
-                kwargs: conversation["kwargs"].as_object().cloned().unwrap_or_default(),
+                kwargs: conversation["kwargs"]
+                    .as_object()
+                    .cloned()
+                    .unwrap_or_default(),
                 now: Some(now),
                 system: SystemRole::AsIs,
-                tools: if undefined { AbsentTools::Undefined } else { AbsentTools::None },
+                tools: if undefined {
+                    AbsentTools::Undefined
+                } else {
+                    AbsentTools::None
+                },
             };
             let got = match &template {
                 Ok(template) => template.render_json(&conversation["messages"], options),
@@ -85,9 +102,10 @@ fn every_template_renders_as_in_python() {
             };
             let (fine, kind) = match (&got, expected["text"].as_str(), expected["raise"].as_str()) {
                 (Ok(text), Some(want), _) => (text == want, 0),
-                (Err(ChatError::Raised { message, line }), _, Some(want)) => {
-                    (message == want && *line >= 1 && *line <= source.lines().count(), 1)
-                }
+                (Err(ChatError::Raised { message, line }), _, Some(want)) => (
+                    message == want && *line >= 1 && *line <= source.lines().count(),
+                    1,
+                ),
                 // Python stopped for another reason: so must we, and say where
                 (Err(ChatError::Failed { line, .. }), None, None) => (*line >= 1, 2),
                 _ => (false, 0),
@@ -98,9 +116,20 @@ fn every_template_renders_as_in_python() {
             }
         }
     }
-    eprintln!("{} texts, {} exceptions, {} failures as in Python", count[0], count[1], count[2]);
-    assert!(wrong.is_empty(), "{} cases differ:\n{}", wrong.len(), wrong.join("\n\n"));
-    assert!(count[0] > 6000 && count[1] > 150, "too few cases: {count:?}");
+    eprintln!(
+        "{} texts, {} exceptions, {} failures as in Python",
+        count[0], count[1], count[2]
+    );
+    assert!(
+        wrong.is_empty(),
+        "{} cases differ:\n{}",
+        wrong.len(),
+        wrong.join("\n\n")
+    );
+    assert!(
+        count[0] > 6000 && count[1] > 150,
+        "too few cases: {count:?}"
+    );
 }
 
 #[test]
@@ -109,7 +138,10 @@ fn every_template_survives_a_chat_with_default_options() {
     for (name, _, source) in recordings() {
         let template = ChatTemplate::new(&source).unwrap_or_else(|e| panic!("{name}: {e}"));
         let conversation = &inputs["conversations"]["system_user_assistant_user"];
-        let mut options = RenderOptions { add_generation_prompt: true, ..Default::default() };
+        let mut options = RenderOptions {
+            add_generation_prompt: true,
+            ..Default::default()
+        };
         // this one has no text without them
         if source.contains("functions") && source.contains("datetime") {
             options.kwargs.insert("functions".into(), "none".into());

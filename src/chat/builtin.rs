@@ -15,7 +15,9 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// The source of the template of that name.
 pub(super) fn source(name: &str) -> Option<String> {
-    let at = TEMPLATES.binary_search_by_key(&name, |(known, _, _)| known).ok()?;
+    let at = TEMPLATES
+        .binary_search_by_key(&name, |(known, _, _)| known)
+        .ok()?;
     let (_, settings, source) = TEMPLATES[at];
     Some(format!("{settings}{}", source.trim_end()))
 }

@@ -19,7 +19,9 @@ fn titlecase(c: char) -> String {
     // an expansion such as U+FB01 (fi) starts with a capital and goes on small
     let mut upper = c.to_uppercase();
     let first = upper.next().unwrap_or(c);
-    std::iter::once(first).chain(upper.flat_map(char::to_lowercase)).collect()
+    std::iter::once(first)
+        .chain(upper.flat_map(char::to_lowercase))
+        .collect()
 }
 
 /// Whether the character has a case.
@@ -29,7 +31,9 @@ pub(super) fn is_cased(c: char) -> bool {
 
 /// `str.capitalize`.
 pub(super) fn capitalize(text: &str) -> String {
-    let Some(first) = text.chars().next() else { return String::new() };
+    let Some(first) = text.chars().next() else {
+        return String::new();
+    };
     // lowered as a whole, since a final sigma depends on what stands before it
     let lower = text.to_lowercase();
     let rest: String = lower.chars().skip(first.to_lowercase().count()).collect();
@@ -56,14 +60,21 @@ pub(super) fn title(text: &str) -> String {
 pub(super) fn swap(text: &str) -> String {
     text.chars()
         .flat_map(|c| -> Vec<char> {
-            if c.is_uppercase() { c.to_lowercase().collect() } else { c.to_uppercase().collect() }
+            if c.is_uppercase() {
+                c.to_lowercase().collect()
+            } else {
+                c.to_uppercase().collect()
+            }
         })
         .collect()
 }
 
 /// `str.casefold`: through upper case, which unfolds ligatures and the sharp s.
 pub(super) fn fold(text: &str) -> String {
-    text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+    text.chars()
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 /// `str.isdigit`: decimal digits and the raised, lowered and circled ones.

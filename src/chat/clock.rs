@@ -11,11 +11,28 @@ pub struct CivilTime {
 }
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
-const WEEKDAYS: [&str; 7] =
-    ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+const WEEKDAYS: [&str; 7] = [
+    "Sunday",
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+];
 
 impl CivilTime {
     /// The system's clock, in UTC.
@@ -26,16 +43,29 @@ impl CivilTime {
 
     /// Seconds since 1970-01-01T00:00:00; add a zone's offset to get its local time.
     pub fn from_unix(seconds: i64) -> Self {
-        CivilTime { days: seconds.div_euclid(86_400), seconds: seconds.rem_euclid(86_400) }
+        CivilTime {
+            days: seconds.div_euclid(86_400),
+            seconds: seconds.rem_euclid(86_400),
+        }
     }
 
     /// A date and a time of day, or nothing when there is no such date or time.
-    pub fn new(year: i32, month: u32, day: u32, hour: u32, minute: u32, second: u32) -> Option<Self> {
+    pub fn new(
+        year: i32,
+        month: u32,
+        day: u32,
+        hour: u32,
+        minute: u32,
+        second: u32,
+    ) -> Option<Self> {
         if !(1..=12).contains(&month) || day == 0 || hour > 23 || minute > 59 || second > 59 {
             return None;
         }
         let days = days_from_civil(i64::from(year), i64::from(month), i64::from(day));
-        let time = CivilTime { days, seconds: i64::from(hour * 3600 + minute * 60 + second) };
+        let time = CivilTime {
+            days,
+            seconds: i64::from(hour * 3600 + minute * 60 + second),
+        };
         // the 31st of a shorter month would have become another day
         (time.date() == (i64::from(year), i64::from(month), i64::from(day))).then_some(time)
     }
@@ -53,7 +83,11 @@ impl CivilTime {
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let shifted = (5 * day_of_year + 2) / 153;
         let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+        let month = if shifted < 10 {
+            shifted + 3
+        } else {
+            shifted - 9
+        };
         (year_of_era + era * 400 + i64::from(month <= 2), month, day)
     }
 
@@ -91,8 +125,11 @@ impl CivilTime {
 
     fn directive(self, letter: char, flag: &str) -> Option<String> {
         let (year, month, day) = self.date();
-        let (hour, minute, second) =
-            (self.seconds / 3600, self.seconds / 60 % 60, self.seconds % 60);
+        let (hour, minute, second) = (
+            self.seconds / 3600,
+            self.seconds / 60 % 60,
+            self.seconds % 60,
+        );
         let weekday = (self.days + 4).rem_euclid(7);
         let day_of_year = self.days - days_from_civil(year, 1, 1);
         let hour12 = (hour + 11) % 12 + 1;
@@ -108,7 +145,10 @@ impl CivilTime {
             fill.to_string().repeat(blanks) + &digits
         };
         let name = |names: &[&str], at: i64, length: usize| {
-            let name = names.get(usize::try_from(at).unwrap_or(0)).copied().unwrap_or_default();
+            let name = names
+                .get(usize::try_from(at).unwrap_or(0))
+                .copied()
+                .unwrap_or_default();
             name[..name.len().min(length)].to_owned()
         };
         Some(match letter {
@@ -157,7 +197,10 @@ impl CivilTime {
     /// The ISO 8601 year and week: a week belongs to the year its Thursday is in.
     fn iso_week(self) -> (i64, i64) {
         let from_monday = (self.days + 3).rem_euclid(7);
-        let thursday = CivilTime { days: self.days - from_monday + 3, seconds: 0 };
+        let thursday = CivilTime {
+            days: self.days - from_monday + 3,
+            seconds: 0,
+        };
         let (year, _, _) = thursday.date();
         (year, (thursday.days - days_from_civil(year, 1, 1)) / 7 + 1)
     }
@@ -189,7 +232,14 @@ mod tests {
 
     #[test]
     fn impossible_dates_are_refused() {
-        for (month, day, hour) in [(0, 1, 0), (13, 1, 0), (2, 29, 0), (4, 31, 0), (1, 0, 0), (1, 1, 24)] {
+        for (month, day, hour) in [
+            (0, 1, 0),
+            (13, 1, 0),
+            (2, 29, 0),
+            (4, 31, 0),
+            (1, 0, 0),
+            (1, 1, 24),
+        ] {
             assert_eq!(CivilTime::new(2026, month, day, hour, 0, 0), None);
         }
         assert!(CivilTime::new(2024, 2, 29, 23, 59, 59).is_some());
@@ -197,7 +247,8 @@ mod tests {
 
     #[test]
     fn weeks_at_the_turn_of_the_year() {
-        let format = |y, m, d| CivilTime::new(y, m, d, 0, 0, 0).map(|t| t.strftime("%G-%V %U %W %j %u"));
+        let format =
+            |y, m, d| CivilTime::new(y, m, d, 0, 0, 0).map(|t| t.strftime("%G-%V %U %W %j %u"));
         assert_eq!(format(2021, 1, 3).as_deref(), Some("2020-53 01 00 003 7"));
         assert_eq!(format(2024, 12, 30).as_deref(), Some("2025-01 52 53 365 1"));
         assert_eq!(format(2023, 1, 1).as_deref(), Some("2022-52 01 00 001 7"));
@@ -206,7 +257,10 @@ mod tests {
     #[test]
     fn flags_and_unknown_directives() {
         let time = CivilTime::from_unix(0);
-        assert_eq!(time.strftime("%-d %_d %^a %^B %Q %"), "1  1 THU JANUARY %Q %");
+        assert_eq!(
+            time.strftime("%-d %_d %^a %^B %Q %"),
+            "1  1 THU JANUARY %Q %"
+        );
         assert_eq!(time.strftime("%I %p %l"), "12 AM 12");
     }
 }

@@ -17,9 +17,19 @@ pub struct Delta<'a> {
 /// `seen` is the prompt last fed and the reply that followed, with the end-of-turn token's text
 /// if the model was given it. The kept part ends at a character's boundary.
 pub fn delta<'a>(seen: &str, next: &'a str) -> Delta<'a> {
-    let same = seen.bytes().zip(next.bytes()).take_while(|(a, b)| a == b).count();
-    let keep = (0..=same).rev().find(|&at| next.is_char_boundary(at)).unwrap_or(0);
-    Delta { keep, feed: &next[keep..] }
+    let same = seen
+        .bytes()
+        .zip(next.bytes())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let keep = (0..=same)
+        .rev()
+        .find(|&at| next.is_char_boundary(at))
+        .unwrap_or(0);
+    Delta {
+        keep,
+        feed: &next[keep..],
+    }
 }
 
 /// Whether the tokenizer should put a beginning-of-sequence token before a rendered text.
@@ -71,7 +81,12 @@ pub struct Step {
 impl<'t> Conversation<'t> {
     /// An empty conversation. `options` should ask for the generation prompt.
     pub fn new(template: &'t ChatTemplate, options: RenderOptions<'t>) -> Self {
-        Conversation { template, options, messages: Vec::new(), seen: String::new() }
+        Conversation {
+            template,
+            options,
+            messages: Vec::new(),
+            seen: String::new(),
+        }
     }
 
     /// The messages so far.
@@ -103,7 +118,11 @@ impl<'t> Conversation<'t> {
             }
         };
         let Delta { keep, feed } = delta(&self.seen, &next);
-        let step = Step { seen: self.seen.len(), keep, feed: feed.to_owned() };
+        let step = Step {
+            seen: self.seen.len(),
+            keep,
+            feed: feed.to_owned(),
+        };
         self.seen = next;
         Ok(step)
     }

@@ -15,26 +15,45 @@ use super::value::{
 /// Registers them.
 pub(super) fn register(env: &mut Environment<'_>) {
     env.add_filter("tojson", super::json::tojson);
-    env.add_filter("string", |state: &State, v: &Value| -> Result<Value, Error> {
-        if v.as_str().is_some() { Ok(v.clone()) } else { to_text(state, v).map(Value::from) }
-    });
+    env.add_filter(
+        "string",
+        |state: &State, v: &Value| -> Result<Value, Error> {
+            if v.as_str().is_some() {
+                Ok(v.clone())
+            } else {
+                to_text(state, v).map(Value::from)
+            }
+        },
+    );
     env.add_filter("join", join);
     env.add_filter("escape", |state: &State, v: &Value| markup(state, v, false));
     env.add_filter("e", |state: &State, v: &Value| markup(state, v, false));
-    env.add_filter("forceescape", |state: &State, v: &Value| markup(state, v, true));
+    env.add_filter("forceescape", |state: &State, v: &Value| {
+        markup(state, v, true)
+    });
     env.add_filter("trim", |state: &State, v: &Value, chars: Option<&str>| {
         to_text(state, v).map(|text| methods::strip(&text, chars, true, true).to_owned())
     });
-    env.add_filter("upper", |state: &State, v: &Value| to_text(state, v).map(|t| t.to_uppercase()));
-    env.add_filter("lower", |state: &State, v: &Value| to_text(state, v).map(|t| t.to_lowercase()));
+    env.add_filter("upper", |state: &State, v: &Value| {
+        to_text(state, v).map(|t| t.to_uppercase())
+    });
+    env.add_filter("lower", |state: &State, v: &Value| {
+        to_text(state, v).map(|t| t.to_lowercase())
+    });
     env.add_filter("capitalize", |state: &State, v: &Value| {
         to_text(state, v).map(|t| casing::capitalize(&t))
     });
-    env.add_filter("title", |state: &State, v: &Value| to_text(state, v).map(|t| title(&t)));
+    env.add_filter("title", |state: &State, v: &Value| {
+        to_text(state, v).map(|t| title(&t))
+    });
     env.add_filter("default", default);
     env.add_filter("d", default);
     env.add_filter("list", |state: &State, v: Value| {
-        if v.is_none() { Err(fail("'NoneType' object is not iterable")) } else { filters::list(state, v) }
+        if v.is_none() {
+            Err(fail("'NoneType' object is not iterable"))
+        } else {
+            filters::list(state, v)
+        }
     });
     env.add_filter("length", length);
     env.add_filter("count", length);
@@ -43,38 +62,54 @@ pub(super) fn register(env: &mut Environment<'_>) {
     env.add_filter("int", int);
     env.add_filter("float", float);
     env.add_filter("items", |v: &Value| {
-        if v.is_undefined() { return Generator::from_value(Value::from(Vec::<Value>::new())) }
+        if v.is_undefined() {
+            return Generator::from_value(Value::from(Vec::<Value>::new()));
+        }
         if type_name(v) != "dict" {
             return Err(fail("Can only get item pairs from a mapping."));
         }
         Generator::from_value(filters::items(v)?)
     });
-    env.add_filter("map", |state: &mut State, v: Value, args: Rest<ValueOrKwargs>| {
-        Generator::from_value(filters::map(state, v, args)?.into())
-    });
-    env.add_filter("select", |state: &mut State, v: Value, test: Option<Cow<str>>, args: Rest<ValueOrKwargs>| {
-        Generator::from_value(filters::select(state, v, test, args)?.into())
-    });
-    env.add_filter("reject", |state: &mut State, v: Value, test: Option<Cow<str>>, args: Rest<ValueOrKwargs>| {
-        Generator::from_value(filters::reject(state, v, test, args)?.into())
-    });
+    env.add_filter(
+        "map",
+        |state: &mut State, v: Value, args: Rest<ValueOrKwargs>| {
+            Generator::from_value(filters::map(state, v, args)?.into())
+        },
+    );
+    env.add_filter(
+        "select",
+        |state: &mut State, v: Value, test: Option<Cow<str>>, args: Rest<ValueOrKwargs>| {
+            Generator::from_value(filters::select(state, v, test, args)?.into())
+        },
+    );
+    env.add_filter(
+        "reject",
+        |state: &mut State, v: Value, test: Option<Cow<str>>, args: Rest<ValueOrKwargs>| {
+            Generator::from_value(filters::reject(state, v, test, args)?.into())
+        },
+    );
     env.add_filter(
         "selectattr",
-        |state: &mut State, v: Value, attr: Cow<str>, test: Option<Cow<str>>, args: Rest<ValueOrKwargs>| {
+        |state: &mut State,
+         v: Value,
+         attr: Cow<str>,
+         test: Option<Cow<str>>,
+         args: Rest<ValueOrKwargs>| {
             Generator::from_value(filters::selectattr(state, v, attr, test, args)?.into())
         },
     );
     env.add_filter(
         "rejectattr",
-        |state: &mut State, v: Value, attr: Cow<str>, test: Option<Cow<str>>, args: Rest<ValueOrKwargs>| {
+        |state: &mut State,
+         v: Value,
+         attr: Cow<str>,
+         test: Option<Cow<str>>,
+         args: Rest<ValueOrKwargs>| {
             Generator::from_value(filters::rejectattr(state, v, attr, test, args)?.into())
         },
     );
     env.add_test("sequence", |v: &Value| {
-        is_sequence(v)
-            || v.is_undefined()
-            || v.as_str().is_some()
-            || matches!(type_name(v), "dict")
+        is_sequence(v) || v.is_undefined() || v.as_str().is_some() || matches!(type_name(v), "dict")
     });
     env.add_test("iterable", |v: &Value| {
         !v.is_none() && type_name(v) != "Namespace" && (v.is_undefined() || v.try_iter().is_ok())
@@ -86,10 +121,17 @@ pub(super) fn register(env: &mut Environment<'_>) {
 }
 
 /// `x | default(value, boolean)`.
-fn default(value: &Value, other: Option<Value>, boolean: Option<bool>, named: Kwargs) -> Result<Value, Error> {
+fn default(
+    value: &Value,
+    other: Option<Value>,
+    boolean: Option<bool>,
+    named: Kwargs,
+) -> Result<Value, Error> {
     let other = match other {
         Some(other) => other,
-        None => named.get::<Option<Value>>("default_value")?.unwrap_or_else(|| Value::from("")),
+        None => named
+            .get::<Option<Value>>("default_value")?
+            .unwrap_or_else(|| Value::from("")),
     };
     let boolean = match boolean {
         Some(boolean) => boolean,
@@ -106,7 +148,10 @@ fn length(value: &Value) -> Result<usize, Error> {
         _ if value.is_undefined() => Ok(0),
         // a slice that has not been assigned
         _ if is_sequence(value) => Ok(value.try_iter()?.count()),
-        _ => Err(fail(format!("object of type '{}' has no len()", type_name(value)))),
+        _ => Err(fail(format!(
+            "object of type '{}' has no len()",
+            type_name(value)
+        ))),
     }
 }
 
@@ -124,19 +169,23 @@ fn dictsort(
             all.push((name.to_owned(), value));
         }
     };
-    option("case_sensitive", case_sensitive.map(Value::from).or(named.get("case_sensitive")?));
+    option(
+        "case_sensitive",
+        case_sensitive
+            .map(Value::from)
+            .or(named.get("case_sensitive")?),
+    );
     option("by", by.map(Value::from).or(named.get("by")?));
-    option("reverse", reverse.map(Value::from).or(named.get("reverse")?));
+    option(
+        "reverse",
+        reverse.map(Value::from).or(named.get("reverse")?),
+    );
     named.assert_all_used()?;
     filters::dictsort(value, all.into_iter().collect())
 }
 
 /// `x | indent(width=4, first=False, blank=False)`; the width may be text.
-fn indent(
-    state: &State,
-    value: &Value,
-    args: Rest<ValueOrKwargs>,
-) -> Result<String, Error> {
+fn indent(state: &State, value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     let args: Vec<Value> = args.0.into_iter().map(ValueOrKwargs::into_value).collect();
     type Arguments = (Option<Value>, Option<bool>, Option<bool>, Kwargs);
     let (width, first, blank, named): Arguments = from_args(&args)?;
@@ -158,7 +207,11 @@ fn indent(
         if i > 0 {
             out.push("\n")?;
         }
-        let wanted = if i == 0 { first } else { blank || !line.is_empty() };
+        let wanted = if i == 0 {
+            first
+        } else {
+            blank || !line.is_empty()
+        };
         out.push(if wanted { &prefix } else { "" })?;
         out.push(line)?;
     }
@@ -166,8 +219,15 @@ fn indent(
 }
 
 /// `x | int(default=0, base=10)`: Python's `int()`, through `float()` when that fails.
-fn int(value: &Value, default: Option<Value>, base: Option<u32>, named: Kwargs) -> Result<Value, Error> {
-    let default = default.or(named.get("default")?).unwrap_or_else(|| Value::from(0));
+fn int(
+    value: &Value,
+    default: Option<Value>,
+    base: Option<u32>,
+    named: Kwargs,
+) -> Result<Value, Error> {
+    let default = default
+        .or(named.get("default")?)
+        .unwrap_or_else(|| Value::from(0));
     let base = base.or(named.get("base")?).unwrap_or(10);
     named.assert_all_used()?;
     if value.is_integer() {
@@ -180,7 +240,10 @@ fn int(value: &Value, default: Option<Value>, base: Option<u32>, named: Kwargs) 
         (float.is_finite() && float.abs() < 1e38).then(|| Value::from(float.trunc() as i128))
     };
     let Some(text) = value.as_str() else {
-        return Ok(f64::try_from(value.clone()).ok().and_then(truncated).unwrap_or(default));
+        return Ok(f64::try_from(value.clone())
+            .ok()
+            .and_then(truncated)
+            .unwrap_or(default));
     };
     let text = methods::strip(text, None, true, true).replace('_', "");
     let (sign, digits) = match text.strip_prefix('-') {
@@ -193,12 +256,22 @@ fn int(value: &Value, default: Option<Value>, base: Option<u32>, named: Kwargs) 
         2 => &["0b", "0B"],
         _ => &[],
     };
-    let digits = marks.iter().find_map(|mark| digits.strip_prefix(mark)).unwrap_or(digits);
+    let digits = marks
+        .iter()
+        .find_map(|mark| digits.strip_prefix(mark))
+        .unwrap_or(digits);
     let whole = (2..=36).contains(&base) && digits.starts_with(|c: char| c.is_alphanumeric());
-    if let Some(number) = whole.then(|| i128::from_str_radix(digits, base).ok()).flatten() {
+    if let Some(number) = whole
+        .then(|| i128::from_str_radix(digits, base).ok())
+        .flatten()
+    {
         return Ok(Value::from(sign * number));
     }
-    Ok(text.parse::<f64>().ok().and_then(truncated).unwrap_or(default))
+    Ok(text
+        .parse::<f64>()
+        .ok()
+        .and_then(truncated)
+        .unwrap_or(default))
 }
 
 /// `x | float(default=0.0)`.
@@ -225,20 +298,34 @@ pub(super) fn add(state: &mut State, terms: Rest<Value>) -> Result<Value, Error>
         sum = match (sum.as_str(), term.as_str()) {
             (Some(a), Some(b)) if sum.is_safe() || term.is_safe() => {
                 state.consume_fuel((a.len() + b.len()) as u64 / 64)?;
-                let part = |v: &Value, text: &str| if v.is_safe() { text.to_owned() } else { escape(text) };
+                let part = |v: &Value, text: &str| {
+                    if v.is_safe() {
+                        text.to_owned()
+                    } else {
+                        escape(text)
+                    }
+                };
                 Value::from_safe_string(part(&sum, a) + &part(&term, b))
             }
             (Some(a), Some(b)) => {
                 state.consume_fuel((a.len() + b.len()) as u64 / 64)?;
                 Value::from([a, b].concat())
             }
-            (None, None) if is_sequence(&sum) && is_sequence(&term) && sum.is_tuple() == term.is_tuple() => {
+            (None, None)
+                if is_sequence(&sum) && is_sequence(&term) && sum.is_tuple() == term.is_tuple() =>
+            {
                 let items = sum.try_iter()?.chain(term.try_iter()?).collect::<Vec<_>>();
                 state.consume_fuel(items.len() as u64)?;
-                if sum.is_tuple() { Value::from(Tuple::from(items)) } else { Value::from(items) }
+                if sum.is_tuple() {
+                    Value::from(Tuple::from(items))
+                } else {
+                    Value::from(items)
+                }
             }
             _ => match (number(&sum), number(&term)) {
-                (Some(a), Some(b)) => Value::from(a.checked_add(b).ok_or_else(|| fail("sum too large"))?),
+                (Some(a), Some(b)) => {
+                    Value::from(a.checked_add(b).ok_or_else(|| fail("sum too large"))?)
+                }
                 _ => match (f64::try_from(sum.clone()), f64::try_from(term.clone())) {
                     (Ok(a), Ok(b)) => Value::from(a + b),
                     _ => {
@@ -311,7 +398,9 @@ fn join(
 ) -> Result<String, Error> {
     let separator = match separator {
         Some(separator) => to_text(state, separator)?,
-        None => named.get::<Option<Value>>("d")?.map_or(Ok(String::new()), |d| to_text(state, &d))?,
+        None => named
+            .get::<Option<Value>>("d")?
+            .map_or(Ok(String::new()), |d| to_text(state, &d))?,
     };
     let attribute = named.get::<Option<Value>>("attribute")?;
     named.assert_all_used()?;
@@ -320,7 +409,10 @@ fn join(
         Some(attribute) => {
             let items = state.apply_filter(
                 "map",
-                &[value.clone(), Kwargs::from_iter([("attribute", attribute)]).into()],
+                &[
+                    value.clone(),
+                    Kwargs::from_iter([("attribute", attribute)]).into(),
+                ],
             )?;
             methods::join_text(state, &items, &separator)
         }

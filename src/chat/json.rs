@@ -26,7 +26,13 @@ pub(super) fn tojson(
     args: Rest<ValueOrKwargs>,
 ) -> Result<Value, Error> {
     let args: Vec<Value> = args.0.into_iter().map(ValueOrKwargs::into_value).collect();
-    type Arguments = (Option<Value>, Option<Value>, Option<Value>, Option<Value>, Kwargs);
+    type Arguments = (
+        Option<Value>,
+        Option<Value>,
+        Option<Value>,
+        Option<Value>,
+        Kwargs,
+    );
     let (ascii, indent, separators, sort, named): Arguments = from_args(&args)?;
     let pick = |given: Option<Value>, name: &str| -> Result<Option<Value>, Error> {
         Ok(match given {
@@ -50,7 +56,10 @@ pub(super) fn tojson(
         None if indent.is_some() => (",".to_owned(), ": ".to_owned()),
         None => (", ".to_owned(), ": ".to_owned()),
         Some(pair) => {
-            let pair = pair.try_iter()?.map(|v| to_text(state, &v)).collect::<Result<Vec<_>, _>>()?;
+            let pair = pair
+                .try_iter()?
+                .map(|v| to_text(state, &v))
+                .collect::<Result<Vec<_>, _>>()?;
             let [item, key] = <[String; 2]>::try_from(pair)
                 .map_err(|_| fail("tojson: separators must be a pair of strings"))?;
             (item, key)
@@ -59,7 +68,18 @@ pub(super) fn tojson(
     let sort = pick(sort, "sort_keys")?.is_some_and(|v| v.is_true());
     named.assert_all_used()?;
     let mut out = Text::new(state);
-    write(&mut out, &Style { ascii, indent, item, key, sort }, value, 0)?;
+    write(
+        &mut out,
+        &Style {
+            ascii,
+            indent,
+            item,
+            key,
+            sort,
+        },
+        value,
+        0,
+    )?;
     Ok(Value::from(out.finish()))
 }
 
@@ -92,7 +112,10 @@ fn write(
             })
         }
         ValueKind::None | ValueKind::Bool | ValueKind::Number => out.push(&scalar(value)),
-        _ => Err(fail(format!("Object of type {} is not JSON serializable", type_name(value)))),
+        _ => Err(fail(format!(
+            "Object of type {} is not JSON serializable",
+            type_name(value)
+        ))),
     }
 }
 
@@ -108,7 +131,10 @@ fn write_items<'v>(
         return out.push(brackets);
     }
     let newline = |depth: usize| {
-        style.indent.as_ref().map(|indent| format!("\n{}", indent.repeat(depth)))
+        style
+            .indent
+            .as_ref()
+            .map(|indent| format!("\n{}", indent.repeat(depth)))
     };
     out.push(&brackets[..1])?;
     for (i, item) in items.enumerate() {

@@ -27,8 +27,8 @@ pub(super) struct Tag<'s> {
     pub close: &'s str,
     /// What stands between.
     pub tokens: Vec<Token<'s>>,
-    /// 1-based line of the opening mark.
-    pub line: usize,
+    /// Offset of the opening mark.
+    pub start: usize,
     /// Whether it is a statement (`{%`).
     pub statement: bool,
 }
@@ -118,7 +118,11 @@ fn end_of_raw(source: &str, start: usize, mut at: usize) -> Result<usize, ChatEr
         }
         at += 2;
     }
-    Err(error(source, start, "unclosed raw block: `{% endraw %}` is missing"))
+    Err(error(
+        source,
+        start,
+        "unclosed raw block: `{% endraw %}` is missing",
+    ))
 }
 
 fn read_tag(source: &str, start: usize) -> Result<(Tag<'_>, usize), ChatError> {
@@ -136,15 +140,30 @@ fn read_tag(source: &str, start: usize) -> Result<(Tag<'_>, usize), ChatError> {
         let from = at + blank.len();
         if brackets.is_empty() {
             let unsigned = trimmed.strip_prefix(['-', '+']).unwrap_or(trimmed);
-            if let Some(after) = [unsigned, trimmed].into_iter().find_map(|t| t.strip_prefix(end_mark)) {
+            if let Some(after) = [unsigned, trimmed]
+                .into_iter()
+                .find_map(|t| t.strip_prefix(end_mark))
+            {
                 let end = source.len() - after.len();
-                let line = line_of(source, start);
                 let close = &source[at..end];
-                return Ok((Tag { open, close, tokens, line, statement }, end));
+                return Ok((
+                    Tag {
+                        open,
+                        close,
+                        tokens,
+                        start,
+                        statement,
+                    },
+                    end,
+                ));
             }
         }
         let Some(first) = trimmed.chars().next() else {
-            return Err(error(source, start, "unclosed tag: its closing mark is missing"));
+            return Err(error(
+                source,
+                start,
+                "unclosed tag: its closing mark is missing",
+            ));
         };
         let (kind, length) = match first {
             '\'' | '"' => match text_length(trimmed) {
@@ -171,7 +190,9 @@ fn read_tag(source: &str, start: usize) -> Result<(Tag<'_>, usize), ChatError> {
             }
             c if c == '_' || c.is_alphabetic() => (
                 Kind::Name,
-                trimmed.find(|c: char| c != '_' && !c.is_alphanumeric()).unwrap_or(trimmed.len()),
+                trimmed
+                    .find(|c: char| c != '_' && !c.is_alphanumeric())
+                    .unwrap_or(trimmed.len()),
             ),
             _ => match OPERATORS.iter().find(|op| trimmed.starts_with(**op)) {
                 Some(op) => (Kind::Operator, op.len()),
@@ -179,7 +200,11 @@ fn read_tag(source: &str, start: usize) -> Result<(Tag<'_>, usize), ChatError> {
                 None => return Err(error(source, from, &format!("unexpected `{first}`"))),
             },
         };
-        tokens.push(Token { kind, blank, text: &trimmed[..length] });
+        tokens.push(Token {
+            kind,
+            blank,
+            text: &trimmed[..length],
+        });
         if tokens.len() > MAX_TAG_TOKENS {
             let message = format!("a tag with more than {MAX_TAG_TOKENS} tokens is refused");
             return Err(error(source, start, &message));
@@ -207,10 +232,16 @@ fn text_length(text: &str) -> Option<usize> {
 fn number_length(text: &str, after_dot: bool) -> usize {
     let bytes = text.as_bytes();
     let digits = |from: usize| {
-        bytes[from..].iter().take_while(|b| b.is_ascii_digit() || **b == b'_').count()
+        bytes[from..]
+            .iter()
+            .take_while(|b| b.is_ascii_digit() || **b == b'_')
+            .count()
     };
     if bytes[0] == b'0' && matches!(bytes.get(1), Some(b'x' | b'X' | b'b' | b'B' | b'o' | b'O')) {
-        return 2 + bytes[2..].iter().take_while(|b| b.is_ascii_hexdigit() || **b == b'_').count();
+        return 2 + bytes[2..]
+            .iter()
+            .take_while(|b| b.is_ascii_hexdigit() || **b == b'_')
+            .count();
     }
     let mut length = digits(0);
     if after_dot {
@@ -231,9 +262,16 @@ fn number_length(text: &str, after_dot: bool) -> usize {
 
 /// The 1-based line of the byte at `offset`.
 fn line_of(source: &str, offset: usize) -> usize {
-    1 + source.as_bytes()[..offset].iter().filter(|&&b| b == b'\n').count()
+    1 + source.as_bytes()[..offset]
+        .iter()
+        .filter(|&&b| b == b'\n')
+        .count()
 }
 
-fn error(source: &str, offset: usize, message: &str) -> ChatError {
-    ChatError::Syntax { line: line_of(source, offset), message: message.to_owned() }
+/// A syntax error at the byte at `offset`.
+pub(super) fn error(source: &str, offset: usize, message: &str) -> ChatError {
+    ChatError::Syntax {
+        line: line_of(source, offset),
+        message: message.to_owned(),
+    }
 }

@@ -10,16 +10,34 @@ use super::casing;
 use super::value::{BoundMethod, DictView, fail, is_namespace, to_text, type_name};
 
 const DICT: [&str; 11] = [
-    "clear", "copy", "fromkeys", "get", "items", "keys", "pop", "popitem", "setdefault", "update",
+    "clear",
+    "copy",
+    "fromkeys",
+    "get",
+    "items",
+    "keys",
+    "pop",
+    "popitem",
+    "setdefault",
+    "update",
     "values",
 ];
 const STR: [&str; 10] = [
-    "endswith", "format", "join", "lower", "lstrip", "rstrip", "split", "startswith", "strip",
+    "endswith",
+    "format",
+    "join",
+    "lower",
+    "lstrip",
+    "rstrip",
+    "split",
+    "startswith",
+    "strip",
     "upper",
 ];
 /// What jinja2's immutable sandbox forbids.
-const LIST_MUTATORS: [&str; 8] =
-    ["append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"];
+const LIST_MUTATORS: [&str; 8] = [
+    "append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort",
+];
 const DICT_MUTATORS: [&str; 5] = ["clear", "pop", "popitem", "setdefault", "update"];
 
 /// Padded results may be this long.
@@ -44,12 +62,14 @@ pub(super) fn call(
         return Err(unsafe_access(value, method));
     }
     match value.kind() {
-        ValueKind::String => match string(state, value.as_str().unwrap_or_default(), method, args) {
-            Err(error) if error.kind() == ErrorKind::UnknownMethod => {
-                minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)
+        ValueKind::String => {
+            match string(state, value.as_str().unwrap_or_default(), method, args) {
+                Err(error) if error.kind() == ErrorKind::UnknownMethod => {
+                    minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args)
+                }
+                result => result,
             }
-            result => result,
-        },
+        }
         ValueKind::Seq | ValueKind::Iterable => list(value, method, args),
         ValueKind::Map if !is_namespace(value) => dict(value, method, args),
         ValueKind::Number => number(value, method, args),
@@ -59,7 +79,9 @@ pub(super) fn call(
 
 fn unsafe_access(value: &Value, name: &str) -> Error {
     let kind = type_name(value);
-    fail(format!("access to attribute '{name}' of '{kind}' object is unsafe."))
+    fail(format!(
+        "access to attribute '{name}' of '{kind}' object is unsafe."
+    ))
 }
 
 /// `x.name` where `name` is a method of a built-in type: the method hides a key.
@@ -67,14 +89,21 @@ fn attribute(value: &Value, args: &[Value]) -> Result<Value, Error> {
     let (name,): (&str,) = from_args(args)?;
     let method = match value.kind() {
         ValueKind::String => STR.contains(&name),
-        ValueKind::Map => !is_namespace(value) && value.as_object().is_some_and(|o| {
-            // the engine's own maps; a macro or a loop is a map to it too
-            o.type_name().contains("Map<") || o.type_name().contains("ValueMap")
-        }) && DICT.contains(&name),
+        ValueKind::Map => {
+            !is_namespace(value)
+                && value.as_object().is_some_and(|o| {
+                    // the engine's own maps; a macro or a loop is a map to it too
+                    o.type_name().contains("Map<") || o.type_name().contains("ValueMap")
+                })
+                && DICT.contains(&name)
+        }
         _ => false,
     };
     if method {
-        return Ok(Value::from_object(BoundMethod { value: value.clone(), name: name.to_owned() }));
+        return Ok(Value::from_object(BoundMethod {
+            value: value.clone(),
+            name: name.to_owned(),
+        }));
     }
     value.get_attr(name)
 }
@@ -90,16 +119,19 @@ pub(super) fn strip<'t>(text: &'t str, chars: Option<&str>, left: bool, right: b
         Some(chars) => chars.contains(c),
         None => is_space(c),
     };
-    let text = if left { text.trim_start_matches(strips) } else { text };
-    if right { text.trim_end_matches(strips) } else { text }
+    let text = if left {
+        text.trim_start_matches(strips)
+    } else {
+        text
+    };
+    if right {
+        text.trim_end_matches(strips)
+    } else {
+        text
+    }
 }
 
-fn string(
-    state: &State<'_, '_>,
-    text: &str,
-    method: &str,
-    args: &[Value],
-) -> Result<Value, Error> {
+fn string(state: &State<'_, '_>, text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
     let none = || from_args::<()>(args);
     let one = || from_args::<(&str,)>(args).map(|(x,)| x);
     let all = |test: fn(char) -> bool| {
@@ -111,12 +143,22 @@ fn string(
         }
         state.consume_fuel((left + right) as u64 / 16)?;
         let fill = |n| std::iter::repeat_n(fill, n);
-        Ok(Value::from(fill(left).chain(text.chars()).chain(fill(right)).collect::<String>()))
+        Ok(Value::from(
+            fill(left)
+                .chain(text.chars())
+                .chain(fill(right))
+                .collect::<String>(),
+        ))
     };
     match method {
         "strip" | "lstrip" | "rstrip" => {
             let (chars,): (Option<&str>,) = from_args(args)?;
-            Ok(Value::from(strip(text, chars, method != "rstrip", method != "lstrip")))
+            Ok(Value::from(strip(
+                text,
+                chars,
+                method != "rstrip",
+                method != "lstrip",
+            )))
         }
         "split" | "rsplit" => {
             let (sep, max, named): (Option<Value>, Option<i64>, Kwargs) = from_args(args)?;
@@ -130,7 +172,9 @@ fn string(
                 None => named.get::<Option<i64>>("maxsplit")?,
             };
             named.assert_all_used()?;
-            let max = max.and_then(|max| usize::try_from(max).ok()).unwrap_or(usize::MAX);
+            let max = max
+                .and_then(|max| usize::try_from(max).ok())
+                .unwrap_or(usize::MAX);
             let parts = match &sep {
                 None => split_blank(text, max, method == "rsplit"),
                 Some(sep) => {
@@ -142,7 +186,9 @@ fn string(
                 }
             };
             state.consume_fuel(parts.len() as u64)?;
-            Ok(Value::from(parts.into_iter().map(Value::from).collect::<Vec<_>>()))
+            Ok(Value::from(
+                parts.into_iter().map(Value::from).collect::<Vec<_>>(),
+            ))
         }
         "splitlines" => {
             let (keep, named): (Option<bool>, Kwargs) = from_args(args)?;
@@ -153,14 +199,20 @@ fn string(
             named.assert_all_used()?;
             let lines = split_lines(text, keep);
             state.consume_fuel(lines.len() as u64)?;
-            Ok(Value::from(lines.into_iter().map(Value::from).collect::<Vec<_>>()))
+            Ok(Value::from(
+                lines.into_iter().map(Value::from).collect::<Vec<_>>(),
+            ))
         }
         "partition" | "rpartition" => {
             let sep = one()?;
             if sep.is_empty() {
                 return Err(fail("empty separator"));
             }
-            let found = if method == "partition" { text.split_once(sep) } else { text.rsplit_once(sep) };
+            let found = if method == "partition" {
+                text.split_once(sep)
+            } else {
+                text.rsplit_once(sep)
+            };
             let parts = match found {
                 Some((before, after)) => [before, sep, after],
                 None if method == "partition" => [text, "", ""],
@@ -170,7 +222,9 @@ fn string(
         }
         "startswith" | "endswith" => {
             let (affix, start, end): (&Value, Option<i64>, Option<i64>) = from_args(args)?;
-            let Some((part, _)) = window(text, start, end) else { return Ok(Value::from(false)) };
+            let Some((part, _)) = window(text, start, end) else {
+                return Ok(Value::from(false));
+            };
             let test = |affix: &Value| match affix.as_str() {
                 Some(affix) if method == "startswith" => Ok(part.starts_with(affix)),
                 Some(affix) => Ok(part.ends_with(affix)),
@@ -192,7 +246,11 @@ fn string(
         "find" | "rfind" | "index" | "rindex" => {
             let (what, start, end): (&str, Option<i64>, Option<i64>) = from_args(args)?;
             let found = window(text, start, end).and_then(|(part, before)| {
-                let at = if method.starts_with('r') { part.rfind(what) } else { part.find(what) };
+                let at = if method.starts_with('r') {
+                    part.rfind(what)
+                } else {
+                    part.find(what)
+                };
                 at.map(|at| (before + part[..at].chars().count()) as i64)
             });
             match found {
@@ -203,10 +261,13 @@ fn string(
         }
         "count" => {
             let (what, start, end): (&str, Option<i64>, Option<i64>) = from_args(args)?;
-            Ok(Value::from(window(text, start, end).map_or(0, |(part, _)| match what {
-                "" => part.chars().count() + 1,
-                what => part.matches(what).count(),
-            })))
+            Ok(Value::from(window(text, start, end).map_or(
+                0,
+                |(part, _)| match what {
+                    "" => part.chars().count() + 1,
+                    what => part.matches(what).count(),
+                },
+            )))
         }
         "join" => {
             let (items,): (&Value,) = from_args(args)?;
@@ -237,7 +298,10 @@ fn string(
         "isspace" => all(is_space),
         "isascii" => none().map(|()| Value::from(text.is_ascii())),
         "isprintable" => none().map(|()| {
-            Value::from(text.chars().all(|c| c == '\\' || !super::value::repr_text(&c.to_string()).contains('\\')))
+            Value::from(
+                text.chars()
+                    .all(|c| c == '\\' || !super::value::repr_text(&c.to_string()).contains('\\')),
+            )
         }),
         "istitle" => none().map(|()| {
             Value::from(text.chars().any(casing::is_cased) && casing::title(text) == text)
@@ -259,7 +323,10 @@ fn string(
             if missing > MAX_WIDTH {
                 return Err(fail(format!("padding wider than {MAX_WIDTH} is refused")));
             }
-            Ok(Value::from(format!("{sign}{}{digits}", "0".repeat(missing))))
+            Ok(Value::from(format!(
+                "{sign}{}{digits}",
+                "0".repeat(missing)
+            )))
         }
         "ljust" | "rjust" | "center" => {
             let (width, fill): (usize, Option<char>) = from_args(args)?;
@@ -293,7 +360,11 @@ fn string(
                     '\t' => {}
                     c => {
                         out.push(c.encode_utf8(&mut [0; 4]))?;
-                        column = if matches!(c, '\n' | '\r') { 0 } else { column + 1 };
+                        column = if matches!(c, '\n' | '\r') {
+                            0
+                        } else {
+                            column + 1
+                        };
                     }
                 }
             }
@@ -313,11 +384,15 @@ fn string(
 
 /// Refuses a width or precision of five digits in a format, which would pad without bound.
 pub(super) fn refuse_wide_formats(text: &str) -> Result<(), Error> {
-    let wide = text.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+    let wide = text
+        .as_bytes()
+        .chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
     let braces = text.contains('{') || text.contains('%');
     for run in wide.filter(|run| braces && run[0].is_ascii_digit()) {
         if run.len() > 4 {
-            return Err(fail("a format with a number of more than four digits is refused"));
+            return Err(fail(
+                "a format with a number of more than four digits is refused",
+            ));
         }
     }
     Ok(())
@@ -353,7 +428,10 @@ fn window(text: &str, start: Option<i64>, end: Option<i64>) -> Option<(&str, usi
         Ok(at) => at,
         Err(_) => length.saturating_sub(at.unsigned_abs() as usize),
     };
-    let (start, end) = (start.map_or(0, place), end.map_or(length, place).min(length));
+    let (start, end) = (
+        start.map_or(0, place),
+        end.map_or(length, place).min(length),
+    );
     if start > end {
         return None;
     }
@@ -417,7 +495,10 @@ fn split_on<'t>(text: &'t str, sep: &str, max: usize, from_right: bool) -> Vec<&
 /// The lines of a text by every line boundary Python knows.
 fn split_lines(text: &str, keep: bool) -> Vec<&str> {
     let boundary = |c: char| {
-        matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}')
+        matches!(
+            c,
+            '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}'
+        )
     };
     let mut lines = Vec::new();
     let mut rest = text;
@@ -441,7 +522,9 @@ fn list(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     match method {
         "count" => {
             let (what,): (&Value,) = from_args(args)?;
-            Ok(Value::from(value.try_iter()?.filter(|item| item == what).count()))
+            Ok(Value::from(
+                value.try_iter()?.filter(|item| item == what).count(),
+            ))
         }
         "index" => {
             let (what,): (&Value,) = from_args(args)?;
@@ -472,7 +555,12 @@ fn dict(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
         }
         "items" => {
             from_args::<()>(args)?;
-            view("dict_items", pairs().map(|(k, v)| Value::from(Tuple::from([k, v]))).collect())
+            view(
+                "dict_items",
+                pairs()
+                    .map(|(k, v)| Value::from(Tuple::from([k, v])))
+                    .collect(),
+            )
         }
         "keys" => {
             from_args::<()>(args)?;
@@ -495,7 +583,8 @@ fn number(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     match method {
         "is_integer" => {
             from_args::<()>(args)?;
-            let whole = f64::try_from(value.clone()).is_ok_and(|x| x.is_finite() && x.fract() == 0.0);
+            let whole =
+                f64::try_from(value.clone()).is_ok_and(|x| x.is_finite() && x.fract() == 0.0);
             Ok(Value::from(value.is_integer() || whole))
         }
         "bit_length" if value.is_integer() => {
@@ -520,4 +609,3 @@ pub(super) fn join_text(
     }
     Ok(out.finish())
 }
-

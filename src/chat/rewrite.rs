@@ -16,10 +16,10 @@
 //! | `[..]`, `{..}`, `(.., ..)` with a variable inside; `a + b` and `a * b` unless a string is written in them; what `set` assigns | `__value(..)` | a slice or a sum of lists is a list, not a view |
 //!
 //! `__value` is also where a template that builds a value too deep or too large is stopped
-//! (see [`limits`](super::limits)): these are all the places where containers nest.
+//! these are all the places where containers nest.
 
 use super::ChatError;
-use super::lexer::{Kind, Piece, Tag, Token, split};
+use super::lexer::{Kind, Piece, Tag, Token, error, split};
 use super::methods::is_method_name;
 
 /// Brackets may nest this deep in a tag; the engine's own limit is of the same kind.
@@ -51,7 +51,11 @@ const MAX_MACROS: usize = 8;
 /// A token, or a bracketed group of nodes.
 enum Node<'s> {
     Leaf(Token<'s>),
-    Group { open: Token<'s>, inner: Vec<Node<'s>>, close: Token<'s> },
+    Group {
+        open: Token<'s>,
+        inner: Vec<Node<'s>>,
+        close: Token<'s>,
+    },
 }
 
 impl Node<'_> {
@@ -92,8 +96,9 @@ pub(super) fn rewrite(source: &str) -> Result<String, ChatError> {
                     Some("macro" | "call" | "generation") if tag.statement => {
                         macros += 1;
                         if macros > MAX_MACROS {
-                            let message = format!("macros nested deeper than {MAX_MACROS} are refused");
-                            return Err(ChatError::Syntax { line: tag.line, message });
+                            let message =
+                                format!("macros nested deeper than {MAX_MACROS} are refused");
+                            return Err(error(&source, tag.start, &message));
                         }
                     }
                     Some("endmacro" | "endcall" | "endgeneration") if tag.statement => {
@@ -104,13 +109,13 @@ pub(super) fn rewrite(source: &str) -> Result<String, ChatError> {
                             *count += 1;
                             if *count > MAX_ELIFS {
                                 let message = format!("more than {MAX_ELIFS} `elif` are refused");
-                                return Err(ChatError::Syntax { line: tag.line, message });
+                                return Err(error(&source, tag.start, &message));
                             }
                         }
                     }
                     _ => {}
                 }
-                emit_tag(&tag, &mut out)?;
+                emit_tag(&tag, &mut out).map_err(|message| error(&source, tag.start, &message))?;
             }
         }
     }
@@ -125,12 +130,10 @@ fn makes_markup(piece: &Piece<'_>) -> bool {
     })
 }
 
-fn emit_tag(tag: &Tag<'_>, out: &mut Out) -> Result<(), ChatError> {
+fn emit_tag(tag: &Tag<'_>, out: &mut Out) -> Result<(), String> {
     out.push_str(tag.open);
     let mut tokens = tag.tokens.iter().copied();
-    let nodes = tree(&mut tokens, None, 0)
-        .map_err(|message| ChatError::Syntax { line: tag.line, message })?
-        .0;
+    let (nodes, _) = tree(&mut tokens, None, 0)?;
     if tag.statement {
         emit_statement(&nodes, out);
     } else {
@@ -147,7 +150,9 @@ fn tree<'s>(
     depth: usize,
 ) -> Result<(Vec<Node<'s>>, Option<Token<'s>>), String> {
     if depth > MAX_NESTING {
-        return Err(format!("brackets nested deeper than {MAX_NESTING} are refused"));
+        return Err(format!(
+            "brackets nested deeper than {MAX_NESTING} are refused"
+        ));
     }
     let mut nodes = Vec::new();
     while let Some(token) = tokens.next() {
@@ -155,7 +160,11 @@ fn tree<'s>(
             Kind::Open => {
                 let (inner, close) = tree(tokens, Some(token), depth + 1)?;
                 if let Some(close) = close {
-                    nodes.push(Node::Group { open: token, inner, close });
+                    nodes.push(Node::Group {
+                        open: token,
+                        inner,
+                        close,
+                    });
                 }
             }
             Kind::Close if open.is_some() => return Ok((nodes, Some(token))),
@@ -193,7 +202,10 @@ fn emit_statement(nodes: &[Node<'_>], out: &mut Out) {
         }
         "for" => {
             out.push_str(first.text);
-            let target = rest.iter().position(|n| n.is("in")).map_or(rest.len(), |i| i + 1);
+            let target = rest
+                .iter()
+                .position(|n| n.is("in"))
+                .map_or(rest.len(), |i| i + 1);
             emit_plain(&rest[..target], out);
             let rest = &rest[target..];
             let end = (0..rest.len())
@@ -232,7 +244,9 @@ fn emit_expression(nodes: &[Node<'_>], out: &mut Out) {
 
 /// How a name is used, judged by the token before it.
 fn is_keyword(nodes: &[Node<'_>], i: usize) -> bool {
-    let Node::Leaf(token) = &nodes[i] else { return false };
+    let Node::Leaf(token) = &nodes[i] else {
+        return false;
+    };
     let plain = match i.checked_sub(1).map(|p| &nodes[p]) {
         Some(before) if before.is(".") || before.is("|") || before.is("is") => false,
         Some(before) if before.is("not") => !(i >= 2 && nodes[i - 2].is("is")),
@@ -263,7 +277,9 @@ fn emit_after(before: Option<&Token<'_>>, nodes: &[Node<'_>], out: &mut Out) {
         let boundary = i == nodes.len()
             || is_keyword(nodes, i)
             || (nodes[i].kind() == Some(Kind::Operator)
-                && [",", ":", "=", "==", "!=", "<", ">", "<=", ">="].iter().any(|op| nodes[i].is(op)));
+                && [",", ":", "=", "==", "!=", "<", ">", "<=", ">="]
+                    .iter()
+                    .any(|op| nodes[i].is(op)));
         if boundary {
             let call = from == 0 && before.is_some_and(|t| t.text == "call");
             emit_segment(&nodes[from..i], call, out);
@@ -277,9 +293,8 @@ fn emit_after(before: Option<&Token<'_>>, nodes: &[Node<'_>], out: &mut Out) {
 
 /// Emits a run of nodes between two boundaries: sums, products and concatenations of operands.
 fn emit_segment(nodes: &[Node<'_>], call: bool, out: &mut Out) {
-    let operator = |i: usize| {
-        i > 0 && ends_operand(nodes, i - 1) && nodes[i].kind() == Some(Kind::Operator)
-    };
+    let operator =
+        |i: usize| i > 0 && ends_operand(nodes, i - 1) && nodes[i].kind() == Some(Kind::Operator);
     let binary = |i: usize, ops: &[&str]| operator(i) && ops.iter().any(|op| nodes[i].is(op));
     let any = |ops: &[&str]| (0..nodes.len()).any(|i| binary(i, ops));
     // A string written as an operand makes the sum a string.
@@ -312,8 +327,8 @@ fn emit_segment(nodes: &[Node<'_>], call: bool, out: &mut Out) {
         for i in 0..=nodes.len() {
             if i == nodes.len() || binary(i, &["~", "+", "-"]) {
                 let literal = i == from + 1 && nodes[from].kind() == Some(Kind::Text);
-                let joined = from > 0 && nodes[from - 1].is("~")
-                    || nodes.get(i).is_some_and(|n| n.is("~"));
+                let joined =
+                    from > 0 && nodes[from - 1].is("~") || nodes.get(i).is_some_and(|n| n.is("~"));
                 let convert = joined && !literal;
                 out.push_str(if convert { " __str(" } else { "" });
                 emit_operands(&nodes[from..i], false, out);
@@ -339,7 +354,8 @@ fn emit_operands(nodes: &[Node<'_>], call: bool, out: &mut Out) {
             Node::Leaf(dot) if dot.is(".") => {
                 emit_token(dot, out);
                 if let Some(Node::Leaf(name)) = nodes.get(i + 1) {
-                    let called = matches!(nodes.get(i + 2), Some(Node::Group { open, .. }) if open.is("("));
+                    let called =
+                        matches!(nodes.get(i + 2), Some(Node::Group { open, .. }) if open.is("("));
                     if name.kind == Kind::Name && !called && is_method_name(name.text) {
                         out.push_str("__attr(\"");
                         out.push_str(name.text);
@@ -376,7 +392,10 @@ fn is_constant(nodes: &[Node<'_>]) -> bool {
     nodes.iter().all(|node| match node {
         Node::Leaf(token) => {
             token.kind != Kind::Name
-                || matches!(token.text, "true" | "True" | "false" | "False" | "none" | "None")
+                || matches!(
+                    token.text,
+                    "true" | "True" | "false" | "False" | "none" | "None"
+                )
         }
         Node::Group { inner, .. } => is_constant(inner),
     })
@@ -423,7 +442,9 @@ fn emit_text(quoted: &str, out: &mut Out) {
                     _ => 8,
                 };
                 let digits: String = chars.clone().take(width).collect();
-                let high = (digits.len() == width).then(|| u32::from_str_radix(&digits, 16).ok()).flatten();
+                let high = (digits.len() == width)
+                    .then(|| u32::from_str_radix(&digits, 16).ok())
+                    .flatten();
                 match high {
                     Some(code) => {
                         chars.by_ref().take(width).for_each(drop);
@@ -439,7 +460,9 @@ fn emit_text(quoted: &str, out: &mut Out) {
             '0'..='7' => {
                 let mut code = escape.to_digit(8).unwrap_or(0);
                 for _ in 0..2 {
-                    let Some(digit) = chars.peek().and_then(|c| c.to_digit(8)) else { break };
+                    let Some(digit) = chars.peek().and_then(|c| c.to_digit(8)) else {
+                        break;
+                    };
                     code = code * 8 + digit;
                     chars.next();
                 }
@@ -475,15 +498,13 @@ fn emit_text(quoted: &str, out: &mut Out) {
 }
 
 /// Pushes the character of a numeric escape; a surrogate pair makes one character.
-fn push_code(
-    code: u32,
-    chars: &mut std::iter::Peekable<std::str::Chars<'_>>,
-    out: &mut Out,
-) {
+fn push_code(code: u32, chars: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut Out) {
     let mut code = code;
     if (0xd800..0xdc00).contains(&code) {
         let next: String = chars.clone().take(6).collect();
-        let low = next.strip_prefix("\\u").and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        let low = next
+            .strip_prefix("\\u")
+            .and_then(|hex| u32::from_str_radix(hex, 16).ok());
         if let Some(low) = low.filter(|low| (0xdc00..0xe000).contains(low)) {
             chars.by_ref().take(6).for_each(drop);
             code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);

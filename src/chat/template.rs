@@ -7,7 +7,7 @@ use minijinja::value::Value;
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
 use serde::{Deserialize, Serialize};
 
-use super::value::{fail, holds_namespace, settle, to_text, write_output};
+use super::value::{fail, settle, to_text, write_output};
 use super::{ChatError, CivilTime, filters, methods, rewrite};
 
 /// One turn of a conversation.
@@ -22,7 +22,10 @@ pub struct Message {
 impl Message {
     /// A message.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
-        Message { role: role.into(), content: content.into() }
+        Message {
+            role: role.into(),
+            content: content.into(),
+        }
     }
 }
 
@@ -87,7 +90,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { fuel: 2_000_000, output: 8 << 20 }
+        Limits {
+            fuel: 2_000_000,
+            output: 8 << 20,
+        }
     }
 }
 
@@ -126,11 +132,17 @@ impl ChatTemplate {
     /// [`ChatError::Syntax`] with the line; [`ChatError::SourceTooLong`].
     pub fn new(source: &str) -> Result<Self, ChatError> {
         if source.len() > MAX_SOURCE {
-            return Err(ChatError::SourceTooLong { length: source.len(), limit: MAX_SOURCE });
+            return Err(ChatError::SourceTooLong {
+                length: source.len(),
+                limit: MAX_SOURCE,
+            });
         }
         let mut env = environment();
         let rewritten = rewrite::rewrite(source)?;
-        on_own_stack(|| env.add_template_owned(NAME, rewritten).map_err(syntax_error))??;
+        on_own_stack(|| {
+            env.add_template_owned(NAME, rewritten)
+                .map_err(syntax_error)
+        })??;
         Ok(ChatTemplate {
             env,
             source: source.to_owned(),
@@ -241,7 +253,10 @@ impl ChatTemplate {
             variables.extend([("tools", Value::from(())), ("documents", Value::from(()))]);
         }
         variables.push(("messages", to_value(messages)));
-        variables.push(("add_generation_prompt", Value::from(options.add_generation_prompt)));
+        variables.push((
+            "add_generation_prompt",
+            Value::from(options.add_generation_prompt),
+        ));
         variables.push(("bos_token", Value::from(options.bos_token)));
         variables.push(("eos_token", Value::from(options.eos_token)));
         if let Some(thinking) = options.enable_thinking {
@@ -267,10 +282,16 @@ impl ChatTemplate {
         let limit = self.limits.output.saturating_add(input.saturating_mul(4));
         let mut env = self.env.clone();
         env.set_fuel(Some(fuel));
-        let mut out = Bounded { bytes: Vec::new(), limit, overflowed: false };
+        let mut out = Bounded {
+            bytes: Vec::new(),
+            limit,
+            overflowed: false,
+        };
         let result = on_own_stack(|| {
             let context = Value::from_pairs(variables);
-            let template = env.get_template(NAME).map_err(|error| run_error(&error, fuel))?;
+            let template = env
+                .get_template(NAME)
+                .map_err(|error| run_error(&error, fuel))?;
             template
                 .render_captured_to(context, &mut out)
                 .map(drop)
@@ -320,7 +341,9 @@ fn on_own_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, ChatError
             .stack_size(STACK)
             .spawn_scoped(scope, work)
             .map_err(|error| ChatError::Thread(error.to_string()))?;
-        thread.join().map_err(|_| ChatError::Thread("it panicked".to_owned()))
+        thread
+            .join()
+            .map_err(|_| ChatError::Thread("it panicked".to_owned()))
     })
 }
 
@@ -404,31 +427,42 @@ fn environment() -> Environment<'static> {
         let error = Error::new(ErrorKind::InvalidOperation, message.clone());
         Err::<Value, Error>(error.with_source(Raise(message)))
     });
-    env.add_function("__value", |state: &State, value: &Value| settle(state, value));
+    env.add_function("__value", |state: &State, value: &Value| {
+        settle(state, value, false)
+    });
     env.add_function("__field", |state: &State, value: &Value| {
-        let value = settle(state, value)?;
-        if holds_namespace(&value, 0) {
-            return Err(fail("a namespace cannot hold a namespace: it could hold itself"));
-        }
-        Ok(value)
+        settle(state, value, true)
     });
     env.add_function("__iter", |value: &Value| {
-        if value.is_none() { Err(fail("'NoneType' object is not iterable")) } else { Ok(value.clone()) }
+        if value.is_none() {
+            Err(fail("'NoneType' object is not iterable"))
+        } else {
+            Ok(value.clone())
+        }
     });
     env.add_function("__add", super::filters::add);
     env.add_function("joiner", minijinja_contrib::globals::joiner);
     env.add_function("__str", |state: &State, value: &Value| {
-        if value.as_str().is_some() { Ok(value.clone()) } else { to_text(state, value).map(Value::from) }
+        if value.as_str().is_some() {
+            Ok(value.clone())
+        } else {
+            to_text(state, value).map(Value::from)
+        }
     });
-    env.add_function("__generation", |state: &mut State, named: minijinja::value::Kwargs| {
-        named.get::<Value>("caller")?.call(state, &[])
-    });
+    env.add_function(
+        "__generation",
+        |state: &mut State, named: minijinja::value::Kwargs| {
+            named.get::<Value>("caller")?.call(state, &[])
+        },
+    );
     env
 }
 
 fn syntax_error(error: Error) -> ChatError {
     let line = error.line().unwrap_or(1);
-    let message = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    let message = error
+        .detail()
+        .map_or_else(|| error.kind().to_string(), str::to_owned);
     ChatError::Syntax { line, message }
 }
 

@@ -23,7 +23,9 @@ impl Generator {
         if let Some(error) = items.iter().find_map(|item| item.clone().validate_error()) {
             return Err(error);
         }
-        Ok(Value::from_object(Generator(Mutex::new(Some(items.into_iter())))))
+        Ok(Value::from_object(Generator(Mutex::new(Some(
+            items.into_iter(),
+        )))))
     }
 }
 
@@ -120,7 +122,9 @@ pub(super) fn is_view(value: &Value) -> bool {
 
 /// Whether the value is what `namespace()` makes.
 pub(super) fn is_namespace(value: &Value) -> bool {
-    value.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"))
+    value
+        .as_object()
+        .is_some_and(|object| object.type_name().ends_with("::Namespace"))
 }
 
 /// Whether the value is a `range`.
@@ -171,7 +175,11 @@ pub(super) struct Text<'a, 't, 'e> {
 impl<'a, 't, 'e> Text<'a, 't, 'e> {
     /// Empty text.
     pub fn new(state: &'a State<'t, 'e>) -> Self {
-        Text { state, out: String::new(), paid: 0 }
+        Text {
+            state,
+            out: String::new(),
+            paid: 0,
+        }
     }
 
     /// Appends.
@@ -263,7 +271,11 @@ fn range_text(value: &Value) -> Result<String, Error> {
     let start = first.unwrap_or(0);
     let step = second.map_or(1, |second| second - start);
     let end = start + step * length;
-    Ok(if step == 1 { format!("range({start}, {end})") } else { format!("range({start}, {end}, {step})") })
+    Ok(if step == 1 {
+        format!("range({start}, {end})")
+    } else {
+        format!("range({start}, {end}, {step})")
+    })
 }
 
 fn too_deep() -> Error {
@@ -272,7 +284,11 @@ fn too_deep() -> Error {
 
 /// Python's `repr` of a string: quotes, escapes for what is not printable.
 pub(super) fn repr_text(text: &str) -> String {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let quote = if text.contains('\'') && !text.contains('"') {
+        '"'
+    } else {
+        '\''
+    };
     let mut out = String::with_capacity(text.len() + 2);
     out.push(quote);
     for c in text.chars() {
@@ -334,12 +350,13 @@ pub(super) fn float_text(value: f64) -> String {
 
 /// Checks a value's size and makes a list of what the engine keeps as a view of a list.
 ///
-/// Walks the whole value, a fuel for every 16 nodes and every 1 KiB of text, so that a value that
+/// Walks the whole value, a fuel for every two nodes and every KiB of text, so that a value that
 /// shares its parts (and would print far more than it holds) is stopped while it is small.
 ///
 /// # Errors
-/// Out of fuel; a value nested deeper than [`MAX_DEPTH`].
-pub(super) fn settle(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
+/// Out of fuel; a value nested deeper than [`MAX_DEPTH`]; a namespace inside, when `plain`: one
+/// that is assigned to a namespace could hold itself.
+pub(super) fn settle(state: &State<'_, '_>, value: &Value, plain: bool) -> Result<Value, Error> {
     let settled = match value.kind() {
         ValueKind::Iterable if is_range(value) && !is_range_object(value) => {
             let mut items = Vec::new();
@@ -354,58 +371,60 @@ pub(super) fn settle(state: &State<'_, '_>, value: &Value) -> Result<Value, Erro
         ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => value.clone(),
         _ => return Ok(value.clone()),
     };
-    let mut weight = 0;
-    weigh(state, &settled, 0, &mut weight)?;
-    state.consume_fuel(weight / 1024)?;
+    Weigher {
+        state,
+        weight: 0,
+        plain,
+    }
+    .visit(&settled, 0)?;
     Ok(settled)
 }
 
 /// Whether this is what `range()` made: it is no list, and is short to write and long to walk.
 fn is_range_object(value: &Value) -> bool {
-    value.as_object().is_some_and(|object| object.type_name().contains("range"))
+    value
+        .as_object()
+        .is_some_and(|object| object.type_name().contains("range"))
 }
 
-fn weigh(state: &State<'_, '_>, value: &Value, depth: usize, weight: &mut u64) -> Result<(), Error> {
-    *weight += 64 + value.as_str().map_or(0, str::len) as u64;
-    if *weight > 64 * 1024 {
-        state.consume_fuel(*weight / 1024)?;
-        *weight = 0;
-    }
-    if !matches!(value.kind(), ValueKind::Seq | ValueKind::Map | ValueKind::Iterable)
-        || is_generator(value)
-        || is_range_object(value)
-    {
-        return Ok(());
-    }
-    if depth >= MAX_DEPTH {
-        return Err(too_deep());
-    }
-    let map = value.kind() == ValueKind::Map;
-    for item in value.try_iter()? {
-        if map {
-            weigh(state, &value.get_item(&item)?, depth + 1, weight)?;
-        }
-        weigh(state, &item, depth + 1, weight)?;
-    }
-    Ok(())
+/// Walks a value for [`settle`].
+struct Weigher<'a, 't, 'e> {
+    state: &'a State<'t, 'e>,
+    weight: u64,
+    plain: bool,
 }
 
-/// Whether a namespace stands in the value: assigned to a namespace, it could hold itself.
-pub(super) fn holds_namespace(value: &Value, depth: usize) -> bool {
-    if is_namespace(value) {
-        return true;
-    }
-    if depth > MAX_DEPTH || is_generator(value) || is_range_object(value) {
-        return false;
-    }
-    match value.kind() {
-        ValueKind::Map => value.try_iter().is_ok_and(|mut keys| {
-            keys.any(|key| value.get_item(&key).is_ok_and(|v| holds_namespace(&v, depth + 1)))
-        }),
-        ValueKind::Seq | ValueKind::Iterable => {
-            value.try_iter().is_ok_and(|mut items| items.any(|v| holds_namespace(&v, depth + 1)))
+impl Weigher<'_, '_, '_> {
+    fn visit(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        self.weight += 512 + value.as_str().map_or(0, str::len) as u64;
+        if self.weight >= 8 * 1024 {
+            self.state.consume_fuel(self.weight / 1024)?;
+            self.weight = 0;
         }
-        _ => false,
+        if !matches!(
+            value.kind(),
+            ValueKind::Seq | ValueKind::Map | ValueKind::Iterable
+        ) || is_generator(value)
+            || is_range_object(value)
+        {
+            return Ok(());
+        }
+        if depth >= MAX_DEPTH {
+            return Err(too_deep());
+        }
+        if self.plain && is_namespace(value) {
+            return Err(fail(
+                "a namespace cannot hold a namespace: it could hold itself",
+            ));
+        }
+        let map = value.kind() == ValueKind::Map;
+        for item in value.try_iter()? {
+            if map {
+                self.visit(&value.get_item(&item)?, depth + 1)?;
+            }
+            self.visit(&item, depth + 1)?;
+        }
+        Ok(())
     }
 }
 
