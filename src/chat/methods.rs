@@ -7,6 +7,7 @@ use minijinja::value::{Kwargs, Tuple, Value, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State};
 
 use super::casing;
+use super::splitting::{split_blank, split_lines, split_on, window};
 use super::value::{BoundMethod, DictView, fail, is_namespace, to_text, type_name};
 
 const DICT: [&str; 11] = [
@@ -415,106 +416,6 @@ pub(super) fn replace(
     let size = text.len().saturating_add(matches.saturating_mul(new.len()));
     state.consume_fuel(size as u64 / 64)?;
     Ok(text.replacen(old, new, count))
-}
-
-/// The part of the text between two character positions, as Python's slices count them, and how
-/// many characters stand before it.
-fn window(text: &str, start: Option<i64>, end: Option<i64>) -> Option<(&str, usize)> {
-    if start.is_none() && end.is_none() {
-        return Some((text, 0));
-    }
-    let length = text.chars().count();
-    let place = |at: i64| match usize::try_from(at) {
-        Ok(at) => at,
-        Err(_) => length.saturating_sub(at.unsigned_abs() as usize),
-    };
-    let (start, end) = (
-        start.map_or(0, place),
-        end.map_or(length, place).min(length),
-    );
-    if start > end {
-        return None;
-    }
-    let offset = |n: usize| text.char_indices().nth(n).map_or(text.len(), |(at, _)| at);
-    Some((&text[offset(start)..offset(end)], start))
-}
-
-fn split_blank(text: &str, max: usize, from_right: bool) -> Vec<&str> {
-    let mut parts = Vec::new();
-    let mut rest = strip(text, None, true, true);
-    while !rest.is_empty() {
-        let cut = if parts.len() == max {
-            None
-        } else if from_right {
-            rest.rfind(is_space)
-        } else {
-            rest.find(is_space)
-        };
-        let Some(cut) = cut else { break };
-        if from_right {
-            let after = rest[cut..].trim_start_matches(is_space);
-            parts.push(after);
-            rest = rest[..cut].trim_end_matches(is_space);
-        } else {
-            parts.push(&rest[..cut]);
-            rest = rest[cut..].trim_start_matches(is_space);
-        }
-    }
-    if !rest.is_empty() {
-        // what the last cut left keeps the blanks of the side that was not walked
-        let whole = match from_right {
-            false if parts.len() == max => {
-                let offset = rest.as_ptr() as usize - text.as_ptr() as usize;
-                &text[offset..]
-            }
-            true if parts.len() == max => {
-                let offset = rest.as_ptr() as usize - text.as_ptr() as usize + rest.len();
-                &text[..offset]
-            }
-            _ => rest,
-        };
-        parts.push(whole);
-    }
-    if from_right {
-        parts.reverse();
-    }
-    parts
-}
-
-fn split_on<'t>(text: &'t str, sep: &str, max: usize, from_right: bool) -> Vec<&'t str> {
-    let pieces = max.saturating_add(1);
-    if from_right {
-        let mut parts: Vec<&str> = text.rsplitn(pieces, sep).collect();
-        parts.reverse();
-        parts
-    } else {
-        text.splitn(pieces, sep).collect()
-    }
-}
-
-/// The lines of a text by every line boundary Python knows.
-fn split_lines(text: &str, keep: bool) -> Vec<&str> {
-    let boundary = |c: char| {
-        matches!(
-            c,
-            '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}'
-        )
-    };
-    let mut lines = Vec::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(boundary) {
-        let mark = if rest[at..].starts_with("\r\n") {
-            2
-        } else {
-            rest[at..].chars().next().map_or(1, char::len_utf8)
-        };
-        lines.push(&rest[..if keep { at + mark } else { at }]);
-        rest = &rest[at + mark..];
-    }
-    if !rest.is_empty() {
-        lines.push(rest);
-    }
-    lines
 }
 
 fn list(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
