@@ -24,7 +24,7 @@ pub(super) fn global(
     n_ctx_train: usize,
     factor_tensors: bool,
 ) -> Result<RopeSpec, ModelError> {
-    let base = reader.positive("rope.freq_base")?.unwrap_or(DEFAULT_BASE);
+    let base = base(reader, "rope.freq_base")?;
     let mut rope = plain(kind, n_dims, base);
     rope.attn_factor = reader.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
 
@@ -97,6 +97,14 @@ pub(super) fn local(
     let mut rope = plain(kind, n_dims, base);
     rope.attn_factor = reader.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
     Ok(rope)
+}
+
+/// The base of frequencies, above 1: later pairs turn slower.
+fn base(reader: &Reader, name: &str) -> Result<f32, ModelError> {
+    match reader.float(name)? {
+        Some(base) if base <= 1.0 => Err(reader.bad(reader.key(name), base, "it must be above 1")),
+        other => Ok(other.unwrap_or(DEFAULT_BASE)),
+    }
 }
 
 /// The inverse of `rope.scaling.factor` (or of its old name); 0 and nothing both mean 1.
