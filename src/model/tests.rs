@@ -3,7 +3,9 @@
 mod malformed;
 mod scaling;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use super::testing::{TestFile, TestModel};
 use super::*;
@@ -19,8 +21,15 @@ fn spec(file: &TestFile) -> ModelSpec {
     bound(file).unwrap().spec
 }
 
+/// A small file of a family, made once.
 fn small(architecture: &'static str) -> TestFile {
-    TestModel::new(architecture, TensorType::F32).file()
+    static MADE: LazyLock<HashMap<&str, TestFile>> = LazyLock::new(|| {
+        let file = |architecture| TestModel::new(architecture, TensorType::F32).file();
+        ["llama", "qwen2", "qwen3", "gemma3"]
+            .map(|family| (family, file(family)))
+            .into()
+    });
+    MADE[architecture].clone()
 }
 
 fn real(name: &str) -> Model {
