@@ -44,6 +44,10 @@ pub(super) fn global(
             return Err(reader.bad(key, other, why));
         }
     }
+    if !rope.attn_factor.is_finite() {
+        let key = reader.key("rope.scaling.attn_factor");
+        return Err(reader.bad(key, rope.attn_factor, "it must be finite"));
+    }
     if let Some(computed) = &rope.factors
         && computed.iter().any(|f| !usable(*f))
     {

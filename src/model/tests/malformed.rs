@@ -450,3 +450,94 @@ fn features_that_no_family_has() {
         }
     }
 }
+
+/// Every key any family reads, with every odd value of every type: an error or a model, never a
+/// panic, a hang or an allocation that the file does not pay for.
+#[test]
+fn odd_values_under_every_key_never_panic() {
+    let names = [
+        "attention.causal",
+        "attention.head_count",
+        "attention.head_count_kv",
+        "attention.key_length",
+        "attention.layer_norm_rms_epsilon",
+        "attention.sliding_window",
+        "attention.sliding_window_pattern",
+        "attention.value_length",
+        "block_count",
+        "context_length",
+        "embedding_length",
+        "expert_count",
+        "feed_forward_length",
+        "final_logit_softcapping",
+        "nextn_predict_layers",
+        "rope.dimension_count",
+        "rope.dimension_count_swa",
+        "rope.freq_base",
+        "rope.freq_base_swa",
+        "rope.scale_linear",
+        "rope.scaling.attn_factor",
+        "rope.scaling.factor",
+        "rope.scaling.high_freq_factor",
+        "rope.scaling.low_freq_factor",
+        "rope.scaling.original_context_length",
+        "rope.scaling.type",
+        "vocab_size",
+    ];
+    let mut values: Vec<Value> = vec!["".into(), "yarn".into(), true.into(), false.into()];
+    let odd = [
+        0,
+        1,
+        2,
+        3,
+        255,
+        1 << 20,
+        i64::from(i32::MAX),
+        i64::from(u32::MAX),
+        -1,
+        i64::MIN,
+    ];
+    values.extend(odd.map(Value::from));
+    let floats = [
+        0.0,
+        -0.0,
+        1e-45,
+        1.0,
+        -1.0,
+        f32::MAX,
+        f32::MIN,
+        f32::NAN,
+        f32::INFINITY,
+    ];
+    values.extend(floats.map(Value::from));
+    values.push(Vec::<u32>::new().into());
+    values.push(vec![0u32; 3].into());
+    values.push(vec![u32::MAX; 3].into());
+    values.push(vec![i64::MIN; 3].into());
+    values.push(vec![1u32; 600].into());
+    values.push(vec![f32::NAN; 3].into());
+    values.push(vec![true; 3].into());
+    for architecture in ["llama", "qwen2", "qwen3", "gemma3"] {
+        let file = small(architecture).write_temporary().unwrap();
+        for scheme in ["linear", "yarn", "llama3", "longrope"] {
+            for (name, value) in names
+                .iter()
+                .flat_map(|name| values.iter().map(move |v| (name, v)))
+            {
+                let changes = [
+                    (format!("{architecture}.rope.scaling.type"), scheme.into()),
+                    (format!("{architecture}.{name}"), value.clone()),
+                ];
+                let gguf = Gguf::open_with(file.path(), &changes).unwrap();
+                if let Ok(model) = bind(&gguf) {
+                    let ropes = model.spec.ropes.iter();
+                    let factors = ropes.flat_map(|rope| rope.factors.iter().flatten());
+                    assert!(
+                        factors.into_iter().all(|f| f.is_finite() && *f > 0.0),
+                        "{changes:?}"
+                    );
+                }
+            }
+        }
+    }
+}
