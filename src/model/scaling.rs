@@ -64,13 +64,11 @@ pub(super) fn global(
     } else if factor_tensors && let Some(mut found) = factors(reader, "rope_freqs.weight", n_dims)?
     {
         // Llama 3's scheme says in numbers what the tensor says in full; YaRN comes on top.
-        if scheme == "yarn" {
-            let computed = rope.factors.iter().flatten();
-            found
-                .iter_mut()
-                .zip(computed)
-                .for_each(|(factor, yarn)| *factor *= yarn);
+        let computed = rope.factors.take().filter(|_| scheme == "yarn");
+        for (factor, yarn) in found.iter_mut().zip(computed.iter().flatten()) {
+            *factor *= yarn;
         }
+        refuse_unusable(reader, "rope_freqs.weight", &found)?;
         rope.factors = Some(found);
     }
     Ok(rope)
@@ -187,13 +185,17 @@ fn factors(reader: &Reader, name: &str, n_dims: usize) -> Result<Option<Vec<f32>
         return Ok(None);
     };
     let values = reader.f32_vector(tensor, n_dims / 2, "one factor a rotated pair")?;
-    let unusable = values.iter().position(|v| !usable(*v));
-    match unusable {
-        None => Ok(Some(values)),
+    refuse_unusable(reader, name, &values)?;
+    Ok(Some(values))
+}
+
+fn refuse_unusable(reader: &Reader, tensor: &str, factors: &[f32]) -> Result<(), ModelError> {
+    match factors.iter().position(|factor| !usable(*factor)) {
+        None => Ok(()),
         Some(index) => Err(reader.fail(Problem::BadTensorValue {
-            tensor: name.to_owned(),
+            tensor: tensor.to_owned(),
             index,
-            value: values[index],
+            value: factors[index],
             why: "a frequency factor is above 0 and finite",
         })),
     }

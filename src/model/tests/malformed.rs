@@ -421,6 +421,21 @@ fn rotation_factors_of_another_length_type_or_no_factors() {
         matches!(error, Problem::UnsupportedType { found: "F16", .. }),
         "{error}"
     );
+    let error = problem("llama", |file| {
+        file.set("llama.rope.scaling.type", "yarn");
+        file.set("llama.rope.scaling.factor", 1e4f32);
+        file.vector(name, &[1e38; 32]);
+    });
+    assert!(
+        matches!(
+            error,
+            Problem::BadTensorValue {
+                value: f32::INFINITY,
+                ..
+            }
+        ),
+        "{error}"
+    );
     for value in [0.0, -1.0, f32::NAN, f32::INFINITY] {
         let mut factors = [1.0; 32];
         factors[9] = value;
