@@ -73,8 +73,9 @@ impl<'a> Cursor<'a> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    /// A string: a 64-bit length of at most `limit`, then that many bytes of UTF-8.
-    pub fn string(&mut self, what: &'static str, limit: u64) -> Result<&'a str, Flaw> {
+    /// A string: a 64-bit length of at most `limit`, then that many bytes of UTF-8. Copied before
+    /// it is checked, so that it stays valid whatever happens to the file.
+    pub fn string(&mut self, what: &'static str, limit: u64) -> Result<String, Flaw> {
         let at = self.pos();
         let len = self.u64(what)?;
         if len > self.left() {
@@ -94,9 +95,8 @@ impl<'a> Cursor<'a> {
             return Err(Cursor::flaw(at, fault));
         }
         let start = self.pos();
-        let bytes = self.take(len, what)?;
-        std::str::from_utf8(bytes).map_err(|e| {
-            let valid = e.valid_up_to() as u64;
+        String::from_utf8(self.take(len, what)?.to_vec()).map_err(|error| {
+            let valid = error.utf8_error().valid_up_to() as u64;
             Cursor::flaw(start + valid, Fault::NotUtf8 { what, valid })
         })
     }

@@ -220,8 +220,10 @@ pub enum Fault {
     NameNul,
     #[error("the tensor's name is {len} bytes long, more than the format's {limit}")]
     NameLong { len: u64, limit: u64 },
-    #[error("the name is a duplicate of the one at byte {first} of shard {shard}")]
-    NameDuplicate { first: u64, shard: usize },
+    #[error("the name is a duplicate of the one at byte {first}")]
+    NameDuplicate { first: u64 },
+    #[error("the name is also that of a tensor in shard {shard}, byte {first}")]
+    NameElsewhere { shard: usize, first: u64 },
     #[error("the tensor has {0} dimensions, but the format has 1 to 4")]
     Dimensions(u32),
     #[error("dimension {axis} is {size}, but it must be positive")]

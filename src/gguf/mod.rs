@@ -6,9 +6,20 @@
 //! them that every value has the type the file says, that names are unique, and that every
 //! tensor's bytes lie inside a file and overlap no other's.
 //!
+//! ```no_run
+//! use emel::gguf::Gguf;
+//!
+//! let gguf = Gguf::open("models/model.gguf".as_ref())?;
+//! let layers = gguf.metadata().require_u32("llama.block_count")?;
+//! let bytes: usize = gguf.tensors().iter().map(|tensor| gguf.data(tensor).len()).sum();
+//! println!("{layers} layers, {bytes} bytes of weights");
+//! # Ok::<(), emel::gguf::GgufError>(())
+//! ```
+//!
 //! The format is described at <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>.
 
 mod cursor;
+mod directory;
 mod error;
 mod map;
 mod metadata;
@@ -109,13 +120,18 @@ impl Gguf {
     /// # Errors
     /// As [`Gguf::open`].
     pub fn open_with(path: &Path, overrides: &[(String, Value)]) -> Result<Gguf, GgufError> {
-        let first = Opened::new(path.into(), 0)?;
+        let first = Opened::new(path.into())?;
         let mut opened = match split::shards_of(&first)? {
             None => vec![first],
             Some(plan) => split::open_all(&plan, first)?,
         };
         let mut tensors = Vec::new();
-        for shard in &mut opened {
+        for (index, shard) in opened.iter_mut().enumerate() {
+            shard
+                .header
+                .tensors
+                .iter_mut()
+                .for_each(|tensor| tensor.shard = index);
             tensors.append(&mut shard.header.tensors);
         }
         let index = tensors
@@ -123,16 +139,19 @@ impl Gguf {
             .enumerate()
             .map(|(i, t)| (t.name.clone(), i))
             .collect();
-        let mut shards = Vec::with_capacity(opened.len());
-        let mut header = None;
-        for shard in opened {
-            shards.push(Shard {
-                file: shard.file,
-                map: shard.map,
-            });
-            header.get_or_insert((shard.header.version, shard.header.metadata));
-        }
-        let (version, mut metadata) = header.unwrap_or_else(|| (0, Metadata::new(path)));
+        // There is at least the shard that was opened first.
+        let Header {
+            version, metadata, ..
+        } = &mut opened[0].header;
+        let version = *version;
+        let mut metadata = std::mem::replace(metadata, Metadata::new(path));
+        let shards = opened
+            .into_iter()
+            .map(|o| Shard {
+                file: o.file,
+                map: o.map,
+            })
+            .collect();
         for (key, value) in overrides {
             metadata.set(key.clone(), value.clone());
         }
@@ -214,8 +233,8 @@ struct Opened {
 }
 
 impl Opened {
-    /// Opens `file` as the shard of this index.
-    fn new(file: Arc<Path>, shard: usize) -> Result<Opened, GgufError> {
+    /// Opens and parses `file`.
+    fn new(file: Arc<Path>) -> Result<Opened, GgufError> {
         let open = |source: io::Error| GgufError::Open {
             file: file.clone(),
             source,
@@ -235,7 +254,7 @@ impl Opened {
             file: file.clone(),
             source,
         })?;
-        let header = parse::parse(&file, map.bytes(), shard)?;
+        let header = parse::parse(&file, map.bytes())?;
         Ok(Opened { file, map, header })
     }
 }

@@ -19,9 +19,7 @@ use super::TensorInfo;
 use super::cursor::{Cursor, Flaw};
 use super::error::{Fault, GgufError, Origin, Place};
 use super::metadata::Metadata;
-use super::types::TensorType;
 use super::value::{Array, Value, id, least_bytes};
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -61,32 +59,41 @@ pub(super) struct Header {
     pub tensors: Vec<TensorInfo>,
 }
 
-/// Parses and checks the header of `bytes`, all bytes of `file`. `shard` goes into the
-/// tensors.
-pub(super) fn parse(file: &Arc<Path>, bytes: &[u8], shard: usize) -> Result<Header, GgufError> {
+/// Parses and checks the header of `bytes`, all bytes of `file`.
+pub(super) fn parse(file: &Arc<Path>, bytes: &[u8]) -> Result<Header, GgufError> {
+    parse_start(file, bytes, bytes.len() as u64)
+}
+
+/// As [`parse`], for the first `bytes` of a file of `file_bytes`.
+pub(super) fn parse_start(
+    file: &Arc<Path>,
+    bytes: &[u8],
+    file_bytes: u64,
+) -> Result<Header, GgufError> {
     Parser {
         file,
         cursor: Cursor::new(bytes),
         elements: 0,
     }
-    .header(bytes.len() as u64, shard)
+    .header(file_bytes)
 }
 
-struct Parser<'a> {
+/// Reads one file's header from front to back.
+pub(super) struct Parser<'a> {
     file: &'a Arc<Path>,
-    cursor: Cursor<'a>,
+    pub(super) cursor: Cursor<'a>,
     /// Array elements read so far.
     elements: u64,
 }
 
-impl<'a> Parser<'a> {
-    fn header(mut self, file_bytes: u64, shard: usize) -> Result<Header, GgufError> {
+impl Parser<'_> {
+    fn header(mut self, file_bytes: u64) -> Result<Header, GgufError> {
         let (version, n_tensors, n_pairs) = self
             .preamble()
             .map_err(|flaw| self.error(flaw, Place::Header))?;
         let metadata = self.metadata(n_pairs)?;
         let alignment = self.alignment(&metadata)?;
-        let mut tensors = self.directory(n_tensors, shard)?;
+        let mut tensors = self.directory(n_tensors)?;
         let start = self.cursor.pos().next_multiple_of(alignment.into());
         self.place(&mut tensors, start, alignment, file_bytes)?;
         Ok(Header {
@@ -108,7 +115,7 @@ impl<'a> Parser<'a> {
         let at = self.cursor.pos();
         let version = self.cursor.u32("the version")?;
         let swapped = version.swap_bytes();
-        if magic == *b"FUGG" || (1..=0xFFFF).contains(&swapped) {
+        if magic == *b"FUGG" || (1..=0xFF).contains(&swapped) {
             return Err(Cursor::flaw(at, Fault::BigEndian { version: swapped }));
         }
         if !(2..=3).contains(&version) {
@@ -118,19 +125,20 @@ impl<'a> Parser<'a> {
         let n_tensors = self.cursor.u64("the tensor count")?;
         let pairs_at = self.cursor.pos();
         let n_pairs = self.cursor.u64("the metadata count")?;
-        // The least a pair takes: a key of one byte, a type, and a value of one byte. The least
-        // a tensor takes: a name of one byte, one dimension, a type and an offset.
+        // The least a pair takes: length of the key, type, a value of one byte. The least a
+        // tensor takes: length of the name, number of dimensions, type, offset. Empty names
+        // are refused when they are met.
         self.count(
             "metadata pairs",
             n_pairs,
-            9 + 4 + 1,
+            8 + 4 + 1,
             limits::PAIRS,
             pairs_at,
         )?;
         self.count(
             "tensors",
             n_tensors,
-            9 + 4 + 8 + 4 + 8,
+            8 + 4 + 4 + 8,
             limits::TENSORS,
             tensors_at,
         )?;
@@ -163,20 +171,20 @@ impl<'a> Parser<'a> {
             let key = self
                 .key()
                 .map_err(|flaw| self.error(flaw, Place::Pair(i)))?;
-            if let Some(Origin::File(first)) = metadata.origin(key) {
+            if let Some(Origin::File(first)) = metadata.origin(&key) {
                 let flaw = Cursor::flaw(at, Fault::KeyDuplicate { first });
                 return Err(self.error(flaw, Place::Key(key.into())));
             }
             let value = self.value().map_err(|flaw| match flaw.element {
-                Some(index) => self.error(flaw, Place::Element(key.into(), index)),
-                None => self.error(flaw, Place::Key(key.into())),
+                Some(index) => self.error(flaw, Place::Element(key.as_str().into(), index)),
+                None => self.error(flaw, Place::Key(key.as_str().into())),
             })?;
-            metadata.set_from(key.to_owned(), value, Origin::File(at));
+            metadata.set_from(key, value, Origin::File(at));
         }
         Ok(metadata)
     }
 
-    fn key(&mut self) -> Result<&'a str, Flaw> {
+    fn key(&mut self) -> Result<String, Flaw> {
         let at = self.cursor.pos();
         let key = self.cursor.string("the key", limits::KEY_BYTES)?;
         if key.is_empty() {
@@ -209,7 +217,7 @@ impl<'a> Parser<'a> {
                 let [byte] = cursor.array(WHAT)?;
                 Value::Bool(bool_of(byte).map_err(|fault| Cursor::flaw(at, fault))?)
             }
-            id::STRING => Value::String(cursor.string(WHAT, limits::STRING_BYTES)?.to_owned()),
+            id::STRING => Value::String(cursor.string(WHAT, limits::STRING_BYTES)?),
             id::ARRAY => Value::Array(self.array(1)?),
             unknown => return Err(Cursor::flaw(at, Fault::ValueType(unknown))),
         })
@@ -244,8 +252,7 @@ impl<'a> Parser<'a> {
         }
         Ok(match type_id {
             id::STRING => Array::String(self.items(count, |parser| {
-                let text = parser.cursor.string("the string", limits::STRING_BYTES)?;
-                Ok(text.to_owned())
+                parser.cursor.string("the string", limits::STRING_BYTES)
             })?),
             id::ARRAY => Array::Nested(self.items(count, |parser| parser.array(depth + 1))?),
             id::BOOL => Array::Bool(self.items(count, |parser| {
@@ -321,135 +328,7 @@ impl<'a> Parser<'a> {
         Err(self.error(Cursor::flaw(at, fault), Place::Key(ALIGNMENT_KEY.into())))
     }
 
-    /// The tensor directory; data offsets are still relative to the data's start.
-    fn directory(&mut self, n_tensors: u64, shard: usize) -> Result<Vec<TensorInfo>, GgufError> {
-        let reserve = n_tensors.min(limits::RESERVE) as usize;
-        let mut tensors: Vec<TensorInfo> = Vec::with_capacity(reserve);
-        let mut names: HashMap<&str, u64> = HashMap::with_capacity(reserve);
-        for i in 0..n_tensors {
-            let at = self.cursor.pos();
-            let name = self
-                .tensor_name()
-                .map_err(|flaw| self.error(flaw, Place::Entry(i)))?;
-            if let Some(first) = names.insert(name, at) {
-                let flaw = Cursor::flaw(
-                    at,
-                    Fault::NameDuplicate {
-                        first,
-                        shard: shard + 1,
-                    },
-                );
-                return Err(self.error(flaw, Place::Tensor(name.into())));
-            }
-            let tensor = self
-                .tensor(name, at, shard)
-                .map_err(|flaw| self.error(flaw, Place::Tensor(name.into())))?;
-            tensors.push(tensor);
-        }
-        Ok(tensors)
-    }
-
-    fn tensor_name(&mut self) -> Result<&'a str, Flaw> {
-        let at = self.cursor.pos();
-        let name = self.cursor.string("the tensor's name", u64::MAX)?;
-        let len = name.len() as u64;
-        let fault = if name.is_empty() {
-            Fault::NameEmpty
-        } else if len > limits::NAME_BYTES {
-            Fault::NameLong {
-                len,
-                limit: limits::NAME_BYTES,
-            }
-        } else if name.contains('\0') {
-            Fault::NameNul
-        } else {
-            return Ok(name);
-        };
-        Err(Cursor::flaw(at, fault))
-    }
-
-    /// The rest of a directory entry: shape, type and offset, with the size they make.
-    fn tensor(&mut self, name: &str, entry: u64, shard: usize) -> Result<TensorInfo, Flaw> {
-        let at = self.cursor.pos();
-        let n_dims = self.cursor.u32("the number of dimensions")?;
-        if !(1..=4).contains(&n_dims) {
-            return Err(Cursor::flaw(at, Fault::Dimensions(n_dims)));
-        }
-        let shape_at = self.cursor.pos();
-        let mut shape = Vec::with_capacity(4);
-        for axis in 0..n_dims as usize {
-            let at = self.cursor.pos();
-            let size = self.cursor.u64("a dimension")?.cast_signed();
-            if size <= 0 {
-                return Err(Cursor::flaw(at, Fault::Dimension { axis, size }));
-            }
-            shape.push(size.cast_unsigned());
-        }
-        let type_at = self.cursor.pos();
-        let type_id = self.cursor.u32("the tensor type")?;
-        let ty = TensorType::from_id(type_id).ok_or_else(|| {
-            let fault = match TensorType::removed_name(type_id) {
-                Some(name) => Fault::TensorTypeRemoved { id: type_id, name },
-                None => Fault::TensorType(type_id),
-            };
-            Cursor::flaw(type_at, fault)
-        })?;
-        let n_bytes = size_of_shape(&shape, ty).map_err(|f| Cursor::flaw(shape_at, f))?;
-        let offset = self.cursor.u64("the data offset")?;
-        Ok(TensorInfo {
-            name: name.to_owned(),
-            shape,
-            ty,
-            n_bytes,
-            offset,
-            shard,
-            entry,
-        })
-    }
-
-    /// Makes the data offsets absolute and checks that every tensor lies aligned, inside the
-    /// file, and apart from all others.
-    fn place(
-        &self,
-        tensors: &mut [TensorInfo],
-        start: u64,
-        alignment: u32,
-        file_bytes: u64,
-    ) -> Result<(), GgufError> {
-        for tensor in tensors.iter_mut() {
-            let (offset, size) = (tensor.offset, tensor.n_bytes);
-            let end = start
-                .checked_add(offset)
-                .and_then(|from| from.checked_add(size));
-            let fault = match end {
-                _ if !offset.is_multiple_of(alignment.into()) => {
-                    Fault::DataUnaligned { offset, alignment }
-                }
-                None => Fault::DataWraps { offset, size },
-                Some(end) if end > file_bytes => Fault::DataPastEnd { end, file_bytes },
-                Some(_) => {
-                    tensor.offset = start + offset;
-                    continue;
-                }
-            };
-            let flaw = Cursor::flaw(tensor.entry, fault);
-            return Err(self.error(flaw, Place::Tensor(tensor.name.as_str().into())));
-        }
-        let mut order: Vec<&TensorInfo> = tensors.iter().collect();
-        order.sort_unstable_by_key(|tensor| tensor.offset);
-        for pair in order.windows(2) {
-            if pair[0].offset + pair[0].n_bytes > pair[1].offset {
-                let fault = Fault::DataOverlaps {
-                    other: pair[0].name.as_str().into(),
-                };
-                let flaw = Cursor::flaw(pair[1].entry, fault);
-                return Err(self.error(flaw, Place::Tensor(pair[1].name.as_str().into())));
-            }
-        }
-        Ok(())
-    }
-
-    fn error(&self, flaw: Flaw, place: Place) -> GgufError {
+    pub(super) fn error(&self, flaw: Flaw, place: Place) -> GgufError {
         GgufError::Malformed {
             file: self.file.clone(),
             place,
@@ -465,24 +344,4 @@ fn bool_of(byte: u8) -> Result<bool, Fault> {
         1 => Ok(true),
         other => Err(Fault::Bool(other)),
     }
-}
-
-/// The bytes a tensor takes: rows of whole blocks, without padding.
-pub(super) fn size_of_shape(shape: &[u64], ty: TensorType) -> Result<u64, Fault> {
-    let elements = shape
-        .iter()
-        .try_fold(1u64, |product, &size| product.checked_mul(size));
-    let elements = elements
-        .filter(|&product| product <= i64::MAX as u64)
-        .ok_or_else(|| Fault::ElementsOverflow(shape.into()))?;
-    let (row, block) = (shape.first().copied().unwrap_or(1), ty.block_len());
-    if !row.is_multiple_of(block) {
-        return Err(Fault::RowNotBlocks { row, ty, block });
-    }
-    (elements / block)
-        .checked_mul(ty.block_bytes())
-        .ok_or_else(|| Fault::BytesOverflow {
-            shape: shape.into(),
-            ty,
-        })
 }

@@ -65,14 +65,7 @@ pub(super) fn open_all(plan: &Plan, first: Opened) -> Result<Vec<Opened>, GgufEr
     let mut numbers: HashMap<u64, u64> = HashMap::new();
     for index in 0..plan.count {
         let shard = match first.take_if(|_| index == plan.given) {
-            Some(mut shard) => {
-                shard
-                    .header
-                    .tensors
-                    .iter_mut()
-                    .for_each(|t| t.shard = index as usize);
-                shard
-            }
+            Some(shard) => shard,
             None => open_sibling(plan, index)?,
         };
         let no = check_numbers(plan, index, &shard.header.metadata, &numbers)?;
@@ -85,7 +78,7 @@ pub(super) fn open_all(plan: &Plan, first: Opened) -> Result<Vec<Opened>, GgufEr
 
 fn open_sibling(plan: &Plan, index: u64) -> Result<Opened, GgufError> {
     let path = plan.path(index);
-    match Opened::new(path.clone(), index as usize) {
+    match Opened::new(path.clone()) {
         Err(GgufError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             let fault = SplitFault::Missing {
                 number: index + 1,
@@ -148,9 +141,9 @@ fn check_tensors(shards: &[Opened]) -> Result<(), GgufError> {
                     file: shard.file.clone(),
                     place: Place::Tensor(tensor.name.as_str().into()),
                     offset: tensor.entry,
-                    fault: Fault::NameDuplicate {
-                        first,
+                    fault: Fault::NameElsewhere {
                         shard: first_shard + 1,
+                        first,
                     },
                 });
             }

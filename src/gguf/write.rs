@@ -17,26 +17,20 @@
 //! # Ok::<(), emel::gguf::write::WriteError>(())
 //! ```
 
-use super::error::Fault;
+use super::directory::size_of_shape;
 use super::metadata::Metadata;
-use super::parse::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, limits, size_of_shape};
-use super::{Array, TensorType, Value};
-use std::collections::HashSet;
-use std::io::{self, Write};
+use super::parse::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, parse_start};
+use super::{Array, GgufError, TensorType, Value};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 /// Why a file could not be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// What was declared would not be a valid file.
-    #[error("{place} cannot be written: {fault}")]
-    Invalid {
-        /// The key or tensor.
-        place: String,
-        /// What a reader would say of it.
-        fault: Fault,
-    },
+    /// A reader would refuse what was declared, for this reason.
+    #[error("what was declared cannot be written: {0}")]
+    Invalid(#[source] GgufError),
     /// More data came than was declared.
     #[error("{extra} bytes of data more than the declared tensors take")]
     TooMuch {
@@ -107,38 +101,36 @@ impl GgufWriter {
         self
     }
 
-    /// Checks all that was declared, writes the header, and gives the stream that takes the
-    /// tensors' data.
+    /// Checks all that was declared with the reader's own eyes, writes the header, and gives
+    /// the stream that takes the tensors' data.
     ///
     /// # Errors
-    /// [`WriteError::Invalid`] for what a reader would refuse, before any byte is written;
-    /// [`WriteError::Io`] from `out`.
+    /// [`WriteError::Invalid`] before any byte is written; [`WriteError::Io`] from `out`.
     pub fn begin<W: Write>(self, mut out: W) -> Result<DataStream<W>, WriteError> {
-        let alignment = self.alignment()?;
-        self.check_keys()?;
-        let mut sizes = Vec::with_capacity(self.tensors.len());
+        let alignment = match self.metadata.get(ALIGNMENT_KEY) {
+            Some(&Value::U32(value @ 1..)) => value.into(),
+            _ => u64::from(DEFAULT_ALIGNMENT), // or wrong, which the check below finds
+        };
         let mut header = self.header();
+        let mut sizes = Vec::with_capacity(self.tensors.len());
         let mut offset = 0u64;
-        let mut names = HashSet::new();
-        for tensor in &self.tensors {
-            let invalid = |fault| tensor.invalid(fault);
-            let size = tensor.check().map_err(invalid)?;
-            if !names.insert(tensor.name.as_str()) {
-                let fault = Fault::NameDuplicate { first: 0, shard: 1 };
-                return Err(invalid(fault));
-            }
+        let mut end = 0u64;
+        for tensor in self.tensors {
             tensor.push_entry(offset, &mut header);
-            sizes.push((tensor.name.clone(), size));
-            offset = offset
-                .checked_add(size)
-                .and_then(|end| end.checked_next_multiple_of(alignment))
-                .ok_or_else(|| invalid(Fault::DataWraps { offset, size }))?;
+            // Sizes without a value, and sums that would wrap, do not pass the check below.
+            let size = size_of_shape(&tensor.shape, tensor.ty).unwrap_or(0);
+            end = offset.saturating_add(size);
+            offset = end.checked_next_multiple_of(alignment).unwrap_or(u64::MAX);
+            sizes.push((tensor.name, size));
         }
-        if !self.tensors.is_empty() {
-            let padded = (header.len() as u64).next_multiple_of(alignment) as usize;
-            header.resize(padded, 0);
-        }
+        let header_bytes = header.len() as u64;
+        let start = header_bytes.next_multiple_of(alignment);
+        let file = Path::new("output").into();
+        parse_start(&file, &header, start.saturating_add(end)).map_err(WriteError::Invalid)?;
         out.write_all(&header)?;
+        if !sizes.is_empty() {
+            pad(&mut out, start - header_bytes)?;
+        }
         Ok(DataStream {
             out,
             alignment,
@@ -157,18 +149,13 @@ impl GgufWriter {
         out: W,
         mut fill: impl FnMut(&str, u64) -> Vec<u8>,
     ) -> Result<W, WriteError> {
-        let declared: Vec<(String, u64)> = self
-            .tensors
-            .iter()
-            .map(|t| Ok((t.name.clone(), t.check().map_err(|f| t.invalid(f))?)))
-            .collect::<Result<_, WriteError>>()?;
         let mut stream = self.begin(out)?;
-        for (name, size) in declared {
-            let data = fill(&name, size);
+        while let Some(Coming { name, needed, .. }) = stream.coming() {
+            let (size, data) = (*needed, fill(name, *needed));
             let len = data.len() as u64;
             if len < size {
                 return Err(WriteError::TooLittle {
-                    tensor: name,
+                    tensor: name.clone(),
                     needed: size - len,
                 });
             }
@@ -178,50 +165,6 @@ impl GgufWriter {
             stream.data(&data)?;
         }
         stream.finish()
-    }
-
-    fn alignment(&self) -> Result<u64, WriteError> {
-        let fault = match self.metadata.get(ALIGNMENT_KEY) {
-            None => return Ok(DEFAULT_ALIGNMENT.into()),
-            Some(&Value::U32(value)) if value.is_power_of_two() && value <= limits::ALIGNMENT => {
-                return Ok(value.into());
-            }
-            Some(&Value::U32(value)) => Fault::Alignment {
-                value,
-                limit: limits::ALIGNMENT,
-            },
-            Some(other) => Fault::AlignmentType {
-                found: other.type_name(),
-            },
-        };
-        Err(WriteError::Invalid {
-            place: format!("key {ALIGNMENT_KEY:?}"),
-            fault,
-        })
-    }
-
-    fn check_keys(&self) -> Result<(), WriteError> {
-        for (key, _) in self.metadata.iter() {
-            let (count, limit) = (key.len() as u64, limits::KEY_BYTES);
-            let fault = if key.is_empty() {
-                Fault::KeyEmpty
-            } else if key.contains('\0') {
-                Fault::KeyNul
-            } else if count > limit {
-                Fault::Limit {
-                    what: "bytes in one string",
-                    count,
-                    limit,
-                }
-            } else {
-                continue;
-            };
-            return Err(WriteError::Invalid {
-                place: format!("key {key:?}"),
-                fault,
-            });
-        }
-        Ok(())
     }
 
     /// Magic, version, counts and metadata.
@@ -240,35 +183,6 @@ impl GgufWriter {
 }
 
 impl Declared {
-    /// Checks the declaration, and gives the size of the data.
-    fn check(&self) -> Result<u64, Fault> {
-        let len = self.name.len() as u64;
-        if self.name.is_empty() {
-            return Err(Fault::NameEmpty);
-        }
-        if len > limits::NAME_BYTES {
-            return Err(Fault::NameLong {
-                len,
-                limit: limits::NAME_BYTES,
-            });
-        }
-        if self.name.contains('\0') {
-            return Err(Fault::NameNul);
-        }
-        if !(1..=4).contains(&self.shape.len()) {
-            return Err(Fault::Dimensions(self.shape.len() as u32));
-        }
-        for (axis, &size) in self.shape.iter().enumerate() {
-            if size.cast_signed() <= 0 {
-                return Err(Fault::Dimension {
-                    axis,
-                    size: size.cast_signed(),
-                });
-            }
-        }
-        size_of_shape(&self.shape, self.ty)
-    }
-
     fn push_entry(&self, offset: u64, out: &mut Vec<u8>) {
         push_string(&self.name, out);
         out.extend((self.shape.len() as u32).to_le_bytes());
@@ -277,13 +191,6 @@ impl Declared {
         }
         out.extend(self.ty.id().to_le_bytes());
         out.extend(offset.to_le_bytes());
-    }
-
-    fn invalid(&self, fault: Fault) -> WriteError {
-        WriteError::Invalid {
-            place: format!("tensor {:?}", self.name),
-            fault,
-        }
     }
 }
 
@@ -326,7 +233,7 @@ impl<W: Write> DataStream<W> {
             let (now, later) = bytes.split_at(count as usize);
             self.out.write_all(now)?;
             if let Some(padding) = done {
-                io::copy(&mut io::Read::take(io::repeat(0), padding), &mut self.out)?;
+                pad(&mut self.out, padding)?;
                 self.current = None;
             }
             bytes = later;
@@ -362,6 +269,11 @@ impl<W: Write> DataStream<W> {
         self.out.flush()?;
         Ok(self.out)
     }
+}
+
+/// Writes zero bytes.
+fn pad(out: &mut impl Write, count: u64) -> io::Result<()> {
+    io::copy(&mut io::repeat(0).take(count), out).map(|_| ())
 }
 
 fn push_string(text: &str, out: &mut Vec<u8>) {
