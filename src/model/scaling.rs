@@ -24,7 +24,7 @@ pub(super) fn global(
     n_ctx_train: usize,
     factor_tensors: bool,
 ) -> Result<RopeSpec, ModelError> {
-    let base = reader.positive("rope.freq_base")?.unwrap_or(DEFAULT_BASE);
+    let base = base(reader, "rope.freq_base")?;
     let mut rope = plain(kind, n_dims, base);
     rope.attn_factor = reader.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
 
@@ -44,6 +44,10 @@ pub(super) fn global(
             return Err(reader.bad(key, other, why));
         }
     }
+    if !rope.attn_factor.is_finite() {
+        let key = reader.key("rope.scaling.attn_factor");
+        return Err(reader.bad(key, rope.attn_factor, "it must be finite"));
+    }
     if let Some(computed) = &rope.factors
         && computed.iter().any(|f| !usable(*f))
     {
@@ -60,13 +64,11 @@ pub(super) fn global(
     } else if factor_tensors && let Some(mut found) = factors(reader, "rope_freqs.weight", n_dims)?
     {
         // Llama 3's scheme says in numbers what the tensor says in full; YaRN comes on top.
-        if scheme == "yarn" {
-            let computed = rope.factors.iter().flatten();
-            found
-                .iter_mut()
-                .zip(computed)
-                .for_each(|(factor, yarn)| *factor *= yarn);
+        let computed = rope.factors.take().filter(|_| scheme == "yarn");
+        for (factor, yarn) in found.iter_mut().zip(computed.iter().flatten()) {
+            *factor *= yarn;
         }
+        refuse_unusable(reader, "rope_freqs.weight", &found)?;
         rope.factors = Some(found);
     }
     Ok(rope)
@@ -97,6 +99,14 @@ pub(super) fn local(
     let mut rope = plain(kind, n_dims, base);
     rope.attn_factor = reader.float("rope.scaling.attn_factor")?.unwrap_or(1.0);
     Ok(rope)
+}
+
+/// The base of frequencies, above 1: later pairs turn slower.
+fn base(reader: &Reader, name: &str) -> Result<f32, ModelError> {
+    match reader.float(name)? {
+        Some(base) if base <= 1.0 => Err(reader.bad(reader.key(name), base, "it must be above 1")),
+        other => Ok(other.unwrap_or(DEFAULT_BASE)),
+    }
 }
 
 /// The inverse of `rope.scaling.factor` (or of its old name); 0 and nothing both mean 1.
@@ -175,13 +185,17 @@ fn factors(reader: &Reader, name: &str, n_dims: usize) -> Result<Option<Vec<f32>
         return Ok(None);
     };
     let values = reader.f32_vector(tensor, n_dims / 2, "one factor a rotated pair")?;
-    let unusable = values.iter().position(|v| !usable(*v));
-    match unusable {
-        None => Ok(Some(values)),
+    refuse_unusable(reader, name, &values)?;
+    Ok(Some(values))
+}
+
+fn refuse_unusable(reader: &Reader, tensor: &str, factors: &[f32]) -> Result<(), ModelError> {
+    match factors.iter().position(|factor| !usable(*factor)) {
+        None => Ok(()),
         Some(index) => Err(reader.fail(Problem::BadTensorValue {
-            tensor: name.to_owned(),
+            tensor: tensor.to_owned(),
             index,
-            value: values[index],
+            value: factors[index],
             why: "a frequency factor is above 0 and finite",
         })),
     }

@@ -101,19 +101,22 @@ fn larger(a: f64, b: f64) -> f64 {
 
 /// `KL(softmax(p) ‖ softmax(q))` in nats, from logits.
 ///
-/// With `d = (p - ln Z_p) - (q - ln Z_q)` the sum is taken as `Σ P (d - 1 + exp(-d))`, which
-/// equals `Σ P d` because both distributions sum to one, has no negative terms, and so keeps its
-/// digits when the two are nearly equal.
+/// With `d = ln P - ln Q` the sum is taken as `Σ P (d - 1 + exp(-d))`, which equals `Σ P d` because
+/// both distributions sum to one, has no negative terms, and so keeps its digits when the two
+/// are nearly equal. Where they are not, `P exp(-d)` is written as `Q`, which cannot overflow.
 pub fn kl_divergence(p: &[f64], q: &[f64]) -> f64 {
     assert_eq!(p.len(), q.len(), "logits of unlike length");
     let (zp, zq) = (log_sum_exp(p), log_sum_exp(q));
-    let mut kl = 0.0;
-    for (a, b) in p.iter().zip(q) {
+    let term = |(a, b): (&f64, &f64)| {
         let (a, b) = (a - zp, b - zq);
         let d = a - b;
-        kl += libm::exp(a) * (d + libm::expm1(-d));
-    }
-    kl
+        if d.abs() < 1.0 {
+            libm::exp(a) * (d + libm::expm1(-d))
+        } else {
+            libm::exp(a) * (d - 1.0) + libm::exp(b)
+        }
+    };
+    p.iter().zip(q).map(term).sum()
 }
 
 /// `ln Σ exp(x)`, shifted by the maximum.
@@ -170,6 +173,13 @@ mod tests {
         // For a small step e in one of two equal logits KL is e² p (1 - p) / 2 = e² / 8.
         let kl = kl_divergence(&[0.0, 0.0], &[1e-9, 0.0]);
         assert!((kl / 1.25e-19 - 1.0).abs() < 1e-6, "{kl:e}");
+    }
+
+    #[test]
+    fn huge_divergence_stays_finite() {
+        // q holds the certain token for exp(-2000) likely.
+        let kl = kl_divergence(&[2000.0, 0.0], &[0.0, 2000.0]);
+        assert!((kl - 2000.0).abs() < 1e-9, "{kl}");
     }
 
     #[test]

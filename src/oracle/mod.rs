@@ -175,7 +175,8 @@ impl<'a> Oracle<'a> {
     /// # Errors
     ///
     /// Tokens beyond the vocabulary, positions beyond the context, places beyond the tokens;
-    /// then the cache is as it was.
+    /// then the cache is as it was. [`OracleError::Thread`] can come in the middle of a layer;
+    /// [`reset`](Oracle::reset) before going on.
     pub fn prefill(&mut self, tokens: &[u32], want: Want) -> Result<Vec<Vec<f64>>, OracleError> {
         self.prefill_observed(tokens, want, &mut |_| ())
     }
