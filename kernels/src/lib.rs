@@ -18,6 +18,8 @@ mod norm;
 mod quantize;
 mod rope;
 pub(crate) mod simd;
+#[cfg(test)]
+mod test_util;
 
 pub use argmax::{ArgmaxError, ArgmaxJob};
 pub use attention::{

@@ -141,6 +141,19 @@ impl LayerCache {
     }
 }
 
+#[cfg(test)]
+impl LayerCache {
+    pub(super) fn n_blocks(&self) -> usize {
+        self.n_blocks
+    }
+    pub(super) fn k_mut(&mut self) -> &mut [Row<u16>] {
+        &mut self.k
+    }
+    pub(super) fn v_mut(&mut self) -> &mut [[u16; 16]] {
+        &mut self.v
+    }
+}
+
 /// Some positions of one block, one key-value head.
 pub(crate) struct StoreArgs<'a> {
     /// Rows of keys, this head's first element first; a row every `k_stride`.
