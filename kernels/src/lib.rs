@@ -17,6 +17,8 @@ mod norm;
 mod quantize;
 mod rope;
 pub(crate) mod simd;
+#[cfg(test)]
+mod testing;
 
 pub use argmax::{ArgmaxError, ArgmaxJob};
 pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
