@@ -62,6 +62,11 @@ pub(crate) const K_RUN: usize = 512;
 /// Bytes of scratch memory for the panels, of whatever format.
 pub(crate) const PANEL_BYTES: usize = 64 << 10;
 
+/// The smaller, at compile time.
+const fn min(a: usize, b: usize) -> usize {
+    if a < b { a } else { b }
+}
+
 /// One group times one tile.
 pub(crate) struct TileArgs<'a> {
     /// The group's packed bytes.

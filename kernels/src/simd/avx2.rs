@@ -67,6 +67,7 @@ pub(crate) struct Maddubs;
 /// The AVX2 level's token.
 pub(crate) type Avx2 = Ymm<Maddubs>;
 
+#[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn enter<K: Kernel>(s: Avx2, args: K::Args<'_>) -> K::Out {
     K::run(s, args)

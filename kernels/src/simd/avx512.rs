@@ -9,6 +9,7 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
+#[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 fn enter<K: Kernel>(s: Avx512, args: K::Args<'_>) -> K::Out {
     K::run(s, args)

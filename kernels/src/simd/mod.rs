@@ -81,8 +81,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// What [`Simd::dot_i8`] adds too much, for each unit of the sum of its second operand.
     const I8_BIAS: i32;
 
-    /// How many tokens a matmul keeps in registers at once: four on machines with sixteen
-    /// vector registers, eight on those with thirty-two 512-bit ones.
+    /// How many tokens a matmul keeps in registers at once: eight with thirty-two registers of
+    /// 512 bits, four with sixteen of 256, one without any (where code size is what counts).
     const TOKENS: usize;
 
     /// The token, on the caller's word.
