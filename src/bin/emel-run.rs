@@ -1,2 +1,29 @@
 //! `emel-run`: runs a GGUF model from a terminal.
-fn main() {}
+
+use std::time::Instant;
+
+use emel::run::args::{Parsed, parse};
+use emel::run::exit::Exit;
+use emel::run::output::is_closed_pipe;
+use emel::run::{session, show};
+
+fn main() {
+    let begun = Instant::now();
+    let exit = match parse(std::env::args_os().skip(1), |name| std::env::var_os(name)) {
+        Ok(Parsed::Print(text)) => match show(&text) {
+            Err(error) if !is_closed_pipe(&error) => fail(&error, Exit::Failed),
+            _ => Exit::Done,
+        },
+        Ok(Parsed::Run(config)) => match session::run(&config, begun) {
+            Err(error) if !error.is_closed_pipe() => fail(&error, Exit::Failed),
+            _ => Exit::Done,
+        },
+        Err(error) => fail(&error, Exit::from(&error)),
+    };
+    std::process::exit(exit.code());
+}
+
+fn fail(error: &dyn std::error::Error, exit: Exit) -> Exit {
+    eprintln!("error: {error}");
+    exit
+}

@@ -1,12 +1,15 @@
 //! The runner behind `emel-run`: flags, sessions, display. The binary parses with [`args`] and
 //! prints; what it prints is decided and formatted here.
 //!
-//! [`args`] says what is wanted and [`prompt`] reads the texts it names. Generated text passes
+//! [`session`] is a whole run: it loads the model and completes a text or, with [`chat`], holds a
+//! conversation, [`reply`] by reply. [`args`] says what is wanted and [`prompt`] reads the texts it names. Generated text passes
 //! [`stop`] and leaves through [`sink`]; tokens are recorded by [`trace`] and [`checksum`].
 //! [`progress`] and [`timings`] go to standard error. [`output`] is how any file is written.
 
 pub mod args;
+pub mod chat;
 pub mod checksum;
+pub mod error;
 pub mod escape;
 pub mod exit;
 pub mod interrupt;
@@ -14,8 +17,22 @@ pub mod locate;
 pub mod output;
 pub mod progress;
 pub mod prompt;
+pub mod reply;
+pub mod session;
 pub mod sink;
 pub mod stop;
 pub mod timings;
 pub mod tokenize;
 pub mod trace;
+
+use std::io::{self, Write};
+
+/// Writes text to standard output at once.
+///
+/// # Errors
+/// As the system says.
+pub fn show(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}

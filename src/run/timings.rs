@@ -21,6 +21,18 @@ pub struct Timings {
 }
 
 impl Timings {
+    /// What was added after `before`; the load time stays out.
+    #[must_use]
+    pub fn since(&self, before: &Timings) -> Timings {
+        Timings {
+            prompt: self.prompt.saturating_sub(before.prompt),
+            n_prompt: self.n_prompt.saturating_sub(before.n_prompt),
+            eval: self.eval.saturating_sub(before.eval),
+            n_eval: self.n_eval.saturating_sub(before.n_eval),
+            ..Timings::default()
+        }
+    }
+
     /// The line that ends a chat reply.
     #[must_use]
     pub fn chat_line(&self) -> String {

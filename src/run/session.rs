@@ -1,0 +1,231 @@
+//! A run of `emel-run`: finds and loads the model, then completes a text or holds a conversation.
+
+use std::cell::RefCell;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::args::{RunConfig, Source, Switch};
+use super::chat;
+use super::checksum::Checksums;
+use super::error::RunError;
+use super::interrupt::Interrupt;
+use super::locate::{quickstart_model, sha256_file};
+use super::output::AtomicFile;
+use super::progress::{PATIENCE, Progress, Step, Unit};
+use super::prompt::read_source;
+use super::reply::{self, Replier};
+use super::sink::TextSink;
+use super::timings::Timings;
+use super::tokenize::{self, write_pieces};
+use super::trace::TraceHeader;
+use crate::engine::{
+    Engine, ExecutionPolicy, Generator, LoadOptions, LoadPhase, RoutePolicy, Session, StopReason,
+};
+use crate::sampling::{Sampler, SamplerConfig};
+use crate::tokenizer::{EncodeOptions, Tokenizer};
+
+/// Name of the arithmetic that every trace of this engine states: equal names mean equal bits.
+pub const NUMERICS: &str = "emel-1";
+
+/// The level of `-v` at which a run says more about itself.
+const TALKATIVE: u8 = 4;
+/// The level below which warnings are left out.
+const WARNINGS: u8 = 2;
+
+/// Runs what `config` asks for. `begun` is when the program started.
+///
+/// # Errors
+/// [`RunError`], whose text is ready to be shown.
+pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
+    let env = |name: &str| std::env::var_os(name);
+    let model = config.model.clone().or_else(|| quickstart_model(env)).ok_or(RunError::NoModel)?;
+    if config.tokenize {
+        return Ok(tokenize::tokenize(config, &model, &mut io::stdout().lock())?);
+    }
+    let interrupt = Interrupt::install()?;
+    let transcript = config.output.as_deref().map(AtomicFile::create).transpose()?;
+    let progress = Progress::for_stderr(config.simple_io, config.verbosity);
+    let engine = load(config, &model, progress)?;
+    let metadata = engine.source().metadata();
+    let tokenizer = Tokenizer::from_metadata(metadata)?;
+    let own = metadata.str("tokenizer.chat_template").map_err(crate::engine::EngineError::from)?;
+    let has_template = own.is_some();
+    let in_chat = match config.chat {
+        Switch::On => true,
+        Switch::Off => false,
+        Switch::Auto => has_template && io::stdin().is_terminal(),
+    };
+    let template = match in_chat {
+        true => Some(chat::template(config, own)?.ok_or(RunError::NoTemplate)?),
+        false => None,
+    };
+    let header = header(config, &engine, &model, progress)?;
+    let sampling = sampling(config, &tokenizer);
+    let sampler = Sampler::new(&sampling, engine.n_vocab())?;
+    warn(config, &engine, &sampling);
+    let session = Session::new(engine, sampler, reply::limits(config, &tokenizer));
+    let mut replier = Replier {
+        config,
+        tokenizer: &tokenizer,
+        session: &session,
+        generator: Generator::new(&session),
+        sink: TextSink::new(io::stdout(), transcript),
+        interrupt,
+        header,
+        sums: Checksums::default(),
+        timings: Timings { load: begun.elapsed(), ..Timings::default() },
+    };
+    match &template {
+        Some(template) => chat::converse(&mut replier, template)?,
+        None => complete(&mut replier)?,
+    }
+    let Replier { sink, sums, mut timings, .. } = replier;
+    sink.finish()?;
+    timings.total = begun.elapsed();
+    if config.logits_checksum {
+        eprintln!("{sums}");
+    }
+    if config.timings {
+        eprintln!("{timings}");
+    }
+    Ok(())
+}
+
+/// Completes one text.
+fn complete<W: Write>(replier: &mut Replier<'_, W>) -> Result<(), RunError> {
+    let config = replier.config;
+    let text = match &config.prompt {
+        Some(source) => read_source(source)?,
+        None => read_source(&Source::Stdin)?,
+    };
+    let options = EncodeOptions { add_special: true, parse_special: true };
+    let mut ids = replier.tokenizer.encode(&text, options);
+    if ids.is_empty() {
+        // An empty prompt begins a text: with the token that begins one, or ends the last.
+        ids.extend(replier.tokenizer.bos().or(replier.tokenizer.eos()));
+    }
+    if config.verbose_prompt {
+        write_pieces(replier.tokenizer, &ids, &mut io::stderr().lock())?;
+    }
+    let reply = replier.reply(&ids, config.display_prompt)?;
+    if reply.reader_gone {
+        return Ok(());
+    }
+    if config.display_prompt && reply.stop == StopReason::EndOfGeneration {
+        replier.sink.show(" [end of text]")?;
+    }
+    replier.sink.show("\n")?;
+    Ok(())
+}
+
+/// Hears the loader and draws a bar for what takes a while.
+struct LoadBar {
+    progress: Progress,
+    step: RefCell<Option<Step>>,
+}
+
+impl crate::engine::Progress for LoadBar {
+    fn advance(&mut self, phase: LoadPhase, done: u64, total: u64) {
+        if phase == LoadPhase::Pack {
+            let begin = || self.progress.step("packing", Unit::Bytes, total, PATIENCE);
+            self.step.borrow_mut().get_or_insert_with(begin).set(done);
+        }
+    }
+}
+
+fn load(config: &RunConfig, model: &Path, progress: Progress) -> Result<Engine, RunError> {
+    let detected = ExecutionPolicy::detect();
+    let lanes = config.threads.unwrap_or(detected.lanes);
+    let execution = ExecutionPolicy {
+        level: config.isa.unwrap_or(detected.level),
+        lanes,
+        lanes_batch: config.threads_batch.unwrap_or(lanes),
+        ..detected
+    };
+    let routes = config.route.map_or_else(RoutePolicy::default, RoutePolicy::only);
+    let options = LoadOptions {
+        n_ctx: (config.n_ctx > 0).then_some(config.n_ctx as usize),
+        overrides: config.overrides.clone(),
+        ..LoadOptions::new(execution, routes.with_ubatch(config.n_ubatch as usize))
+    };
+    let mut bar = LoadBar { progress, step: RefCell::new(None) };
+    Ok(Engine::load_with(model, &options, &mut bar)?)
+}
+
+/// The sampler's settings with the seed, and the end tokens ruled out if asked for.
+fn sampling(config: &RunConfig, tokenizer: &Tokenizer) -> SamplerConfig {
+    let mut sampling = config.sampling.clone();
+    sampling.seed = config.seed.unwrap_or_else(|| RandomState::new().hash_one(0u8) as u32);
+    if config.ignore_eos {
+        let ends = reply::limits(config, tokenizer).end_tokens;
+        sampling.logit_bias.extend(ends.into_iter().map(|id| (id, f32::NEG_INFINITY)));
+    }
+    sampling
+}
+
+/// Notes and warnings before the text begins.
+fn warn(config: &RunConfig, engine: &Engine, sampling: &SamplerConfig) {
+    if config.verbosity < WARNINGS {
+        return;
+    }
+    for note in &config.notes {
+        eprintln!("note: {note}");
+    }
+    let (n_ctx, trained) = (engine.n_ctx(), engine.spec().n_ctx_train);
+    if n_ctx > trained {
+        eprintln!(
+            "warning: -c {n_ctx} is beyond the {trained} tokens the model was trained for; \
+             expect nonsense past them"
+        );
+    }
+    if config.verbosity >= TALKATIVE {
+        let policy = engine.execution();
+        eprintln!(
+            "{}: {} layers, context {n_ctx} ({} MiB of cache), {}, {} threads",
+            engine.spec().architecture,
+            engine.spec().layers.len(),
+            engine.cache_bytes() >> 20,
+            policy.level,
+            policy.lanes,
+        );
+    }
+    if config.seed.is_none() && sampling.temp > 0.0 {
+        eprintln!("seed: {}", sampling.seed);
+    }
+}
+
+/// What traces say about this run.
+fn header(
+    config: &RunConfig,
+    engine: &Engine,
+    model: &Path,
+    progress: Progress,
+) -> Result<TraceHeader, RunError> {
+    let model_sha256 = match &config.trace {
+        Some(_) => digest(engine, model, progress)?,
+        None => String::new(),
+    };
+    Ok(TraceHeader {
+        engine: "emel".to_owned(),
+        engine_version: env!("CARGO_PKG_VERSION").to_owned(),
+        model_sha256,
+        workload_id: "-".to_owned(),
+        lane: "-".to_owned(),
+        threads: engine.execution().lanes.to_string(),
+        isa: engine.execution().level.name().to_owned(),
+        route: config.route.map_or("auto", |route| route.name()).to_owned(),
+        numerics: NUMERICS.to_owned(),
+        more: Vec::new(),
+    })
+}
+
+fn digest(engine: &Engine, model: &Path, progress: Progress) -> Result<String, RunError> {
+    let total = engine.source().file_bytes();
+    let step = progress.step("digest", Unit::Bytes, total, PATIENCE);
+    let fail = |source| RunError::Digest { file: model.display().to_string(), source };
+    let files: Vec<PathBuf> = engine.source().paths().map(Path::to_path_buf).collect();
+    let first = files.first().map_or(model, PathBuf::as_path);
+    sha256_file(first, |done| step.set(done)).map_err(fail)
+}
