@@ -16,50 +16,8 @@ EMEL_MODELS_DIR says where models go (default: models/ of this tree).
 TEXT
 }
 
-say() { printf '%s\n' "quickstart: $*" >&2; }
-die() {
-  say "$*"
-  exit 1
-}
-
-# Installs Debian packages, as root or through sudo, or says what to type.
-install_packages() {
-  local as_root=()
-  if ((EUID != 0)); then
-    command -v sudo >/dev/null || die "missing: $*; as root: apt-get install $*"
-    as_root=(sudo)
-  fi
-  command -v apt-get >/dev/null || die "missing: $*; install them with your package manager"
-  say "installing $* (apt-get)"
-  if ! "${as_root[@]}" apt-get update -q >&2; then
-    say "apt-get update failed; trying with the lists that are there"
-  fi
-  "${as_root[@]}" apt-get install -y -q "$@" >&2 || die "apt-get could not install $*"
-}
-
-check_system() {
-  local missing=()
-  command -v cc >/dev/null || missing+=(gcc libc6-dev) # Rust links through it
-  command -v python3 >/dev/null || missing+=(python3)
-  python3 -m pip --version >/dev/null 2>&1 || missing+=(python3-pip)
-  command -v flock >/dev/null || missing+=(util-linux)
-  if ((${#missing[@]})); then
-    install_packages "${missing[@]}"
-  fi
-}
-
-check_rust() {
-  if ! command -v cargo >/dev/null && [[ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]]; then
-    PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
-  fi
-  command -v cargo >/dev/null || die "Rust is missing; install it as https://rustup.rs says"
-  local needed found
-  needed="$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$ROOT/Cargo.toml" | head -n 1)"
-  found="$(rustc --version | cut -d' ' -f2)"
-  if [[ "$(printf '%s\n%s\n' "$needed" "${found%%-*}" | sort -V | head -n 1)" != "$needed" ]]; then
-    die "Rust $found is too old, $needed or newer is needed: rustup update stable"
-  fi
-}
+# shellcheck source=scripts/lib.sh
+source "$ROOT/scripts/lib.sh"
 
 main() {
   case "${1:-}" in
@@ -73,8 +31,8 @@ main() {
     exit 2
   fi
   local prompt="${1:-$DEFAULT_PROMPT}" models target
-  check_system
-  check_rust
+  ensure_system
+  ensure_rust
   models="$(realpath -m -- "${EMEL_MODELS_DIR:-$ROOT/models}")"
   EMEL_MODELS_DIR="$models" "$ROOT/scripts/fetch_models.sh" smollm2-135m
 

@@ -30,13 +30,17 @@ done
 EMEL_MODELS_DIR="$(realpath -m -- "${EMEL_MODELS_DIR:-$ROOT/models}")"
 export EMEL_MODELS_DIR
 cd "$ROOT"
+# shellcheck source=scripts/lib.sh
+source "$ROOT/scripts/lib.sh"
+ensure_system
+ensure_rust
 scripts/fetch_models.sh
 
 log="$(mktemp)"
 trap 'rm -f -- "$log"' EXIT
 begun="$SECONDS"
 status=0
-cargo test --workspace --locked --no-fail-fast "${arguments[@]}" 2>&1 | tee "$log" || status="${PIPESTATUS[0]}"
+cargo test --release --workspace --locked --no-fail-fast "${arguments[@]}" 2>&1 | tee "$log" || status="${PIPESTATUS[0]}"
 
 # Sums of the lines "test result: ok. 12 passed; 0 failed; 1 ignored; ...".
 awk -v seconds="$((SECONDS - begun))" -v status="$status" '

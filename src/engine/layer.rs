@@ -14,7 +14,7 @@ use super::workspace::Workspace;
 use crate::model::{Activation, AttentionForm, LayerSpec};
 use emel_kernels::{
     AddBiasJob, AddJob, AddRmsNormJob, AttentionInput, AttentionJob, AttentionMergeJob,
-    AttentionSplitJob, GluJob, HeadNormJob, Job, Kernels, LayerCache, PostNormJob,
+    AttentionSplitJob, GluJob, HeadNormJob, Kernels, LayerCache, PostNormJob,
     PostNormThenNormJob, RmsNormJob, RopeJob, RopeTable, StoreKvJob,
 };
 use sml::sml;
@@ -92,9 +92,6 @@ impl Parts<'_> {
         self.n_tokens * self.weights.attn_norm.len()
     }
 
-    fn run(&mut self, job: &mut impl Job, work: usize) -> Result<(), EngineError> {
-        self.forker.run(job, work)
-    }
 }
 
 impl<P: Pass> Context<'_, P> {

@@ -1,0 +1,32 @@
+//! What whole-program tests share: the binary, the models, temporary files.
+#![allow(dead_code)] // each test program uses its own part
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// SmolLM2 135M Instruct, Q4_1.
+pub const SMOLLM2: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
+/// Gemma 3 270M, Q4_K_M.
+pub const GEMMA3: &str = "gemma-3-270m-Q4_K_M.gguf";
+
+/// The real binary.
+pub fn emel_run() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_emel-run"))
+}
+
+/// A fetched file.
+pub fn model(name: &str) -> PathBuf {
+    let folder = std::env::var_os("EMEL_MODELS_DIR").map(PathBuf::from);
+    let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("models"));
+    let file = folder.join(name);
+    assert!(file.is_file(), "{} is missing: run scripts/fetch_models.sh", file.display());
+    file
+}
+
+/// A path of this process's own that does not exist yet.
+pub fn temporary(name: &str) -> PathBuf {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("emel-test-{}-{count}-{name}", std::process::id()))
+}
