@@ -228,7 +228,7 @@ impl<P: Products> Simd for Ymm<P> {
                 _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().add(8).cast())),
             ]
         }
-        fn store_i8(v: I, to: &mut [i8; 16]) -> () {{
+        fn store_low_bytes(v: I, to: &mut [u8; 16]) -> () {{
             // Keep the low bytes, pack them to the front of each 128-bit half, join the halves.
             let front = _mm256_setr_epi8(
                 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,

@@ -92,7 +92,7 @@ impl Simd for Avx512 {
         fn load_u16(from: &[u16; 16]) -> __m512i {
             _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()))
         }
-        fn store_i8(v: __m512i, to: &mut [i8; 16]) -> () {
+        fn store_low_bytes(v: __m512i, to: &mut [u8; 16]) -> () {
             _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(v))
         }
         fn splat_i32(x: i32) -> __m512i { _mm512_set1_epi32(x) }

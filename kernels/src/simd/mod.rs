@@ -155,7 +155,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Sixteen `u16`, zero-extended.
     fn load_u16(self, from: &[u16; 16]) -> Self::Int;
     /// The low byte of each `i32`.
-    fn store_i8(self, v: Self::Int, to: &mut [i8; 16]);
+    fn store_low_bytes(self, v: Self::Int, to: &mut [u8; 16]);
 
     // ---- sixteen i32 (arithmetic wraps) ----
 

@@ -191,8 +191,8 @@ impl Simd for Scalar {
         map(*from, i32::from)
     }
     #[inline(never)]
-    fn store_i8(self, v: [i32; 16], to: &mut [i8; 16]) {
-        *to = map(v, |x| x as i8);
+    fn store_low_bytes(self, v: [i32; 16], to: &mut [u8; 16]) {
+        *to = map(v, |x| x as u8);
     }
 
     #[inline(never)]
