@@ -5,7 +5,11 @@
 //! instruction-set [`Level`]. All levels give the same bits: a kernel may only reorder what is
 //! exact (integer sums), and every floating-point operation has one place in one order.
 
+// Loops over small arrays of vectors count tokens, rows and chunks; several arrays share the count.
+#![allow(clippy::needless_range_loop)]
+
 mod argmax;
+mod attention;
 mod elementwise;
 mod format;
 mod lanes;
@@ -18,9 +22,13 @@ mod quantize;
 mod rope;
 pub(crate) mod simd;
 #[cfg(test)]
-mod testing;
+mod test_util;
 
 pub use argmax::{ArgmaxError, ArgmaxJob};
+pub use attention::{
+    AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
+    AttentionWorkspace, BLOCK, CacheError, CacheType, LayerCache, StoreKvJob,
+};
 pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
 pub use format::{ActivationKind, DequantizeError, GROUP_ROWS, WeightType, dequantize_row};
 pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, parallel, serial};

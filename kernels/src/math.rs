@@ -93,16 +93,17 @@ pub(crate) fn tanh<S: Simd>(s: S, y: S::F32) -> S::F32 {
     let magnitude = s.abs(y);
     let e = exp(s, s.add(magnitude, magnitude));
     let far = s.sub(one, s.div(s.splat(2.0), s.add(e, one)));
-    let sign = s.and(s.f32_bits(y), s.splat_i32(i32::MIN));
-    let far = s.f32_from_bits(s.or(s.f32_bits(far), sign));
 
     let square = s.mul(y, y);
     let mut p = s.splat(TANH_COEFFICIENTS[0]);
     for &c in &TANH_COEFFICIENTS[1..] {
         p = s.fma(p, square, s.splat(c));
     }
-    let near = s.fma(s.mul(p, square), y, y);
-    s.select(s.lt(magnitude, s.splat(0.625)), near, far)
+    let near = s.fma(s.mul(p, square), magnitude, magnitude);
+
+    let result = s.select(s.lt(magnitude, s.splat(0.625)), near, far);
+    let sign = s.and(s.f32_bits(y), s.splat_i32(i32::MIN));
+    s.f32_from_bits(s.or(s.f32_bits(result), sign))
 }
 
 #[cfg(test)]

@@ -319,10 +319,9 @@ impl<T: Tile> Job for QuantizeJob<'_, T> {
         if self.k == 0 {
             return;
         }
-        let rows = self.x.chunks(self.k * T::TOKENS);
-        while let Some(i) = part.claim_one(rows.len()) {
-            let x =
-                &self.x[i * self.k * T::TOKENS..][..rows.clone().nth(i).map_or(0, <[f32]>::len)];
+        let step = self.k * T::TOKENS;
+        while let Some(i) = part.claim_one(self.x.len().div_ceil(step)) {
+            let x = &self.x[i * step..self.x.len().min((i + 1) * step)];
             match &self.out {
                 Out::Q8x32 { run, q, head } => {
                     let blocks = self.k / 32 * T::TOKENS;

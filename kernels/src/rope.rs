@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
+use crate::memory::{AllocError, HugeBuffer};
 use crate::simd::{Entry, Kernel, Simd, entry};
 
 /// Which elements of a head turn together.
@@ -40,11 +41,8 @@ pub enum RopeError {
         value: f64,
     },
     /// The system has no memory for the table.
-    #[error("no memory for a rope table of {bytes} bytes; ask for a smaller context")]
-    OutOfMemory {
-        /// The table's size.
-        bytes: usize,
-    },
+    #[error("no memory for the rope table (ask for a smaller context): {0}")]
+    OutOfMemory(#[from] AllocError),
 }
 
 /// The angle per position of each pair: `base^(-2i / n_rot) * scale / factors[i]`.
@@ -82,7 +80,7 @@ pub struct RopeTable {
     n_ctx: usize,
     filled: usize,
     /// `[n_ctx, row_len]`; memory pages past `filled` are untouched.
-    rows: Vec<f32>,
+    rows: HugeBuffer<f32>,
 }
 
 impl RopeTable {
@@ -110,9 +108,7 @@ impl RopeTable {
             });
         }
         let len = row_len(pairs, frequencies.len()).checked_mul(n_ctx);
-        let rows = len.and_then(zeroed).ok_or(RopeError::OutOfMemory {
-            bytes: len.unwrap_or(usize::MAX).saturating_mul(4),
-        })?;
+        let rows = HugeBuffer::zeroed(len.unwrap_or(usize::MAX))?;
         Ok(RopeTable {
             pairs,
             frequencies,
@@ -145,7 +141,7 @@ impl RopeTable {
 
     /// The memory of the whole table, in bytes.
     pub fn bytes(&self) -> usize {
-        self.rows.len() * 4
+        self.rows.bytes()
     }
 
     fn row_len(&self) -> usize {
@@ -164,16 +160,6 @@ fn row_len(pairs: RopePairs, n: usize) -> usize {
         RopePairs::Adjacent => 4 * n,
         RopePairs::Halves => 2 * n,
     }
-}
-
-/// Zeros that the system may back with untouched pages; `None` when there is no memory.
-fn zeroed(len: usize) -> Option<Vec<f32>> {
-    let mut rows: Vec<f32> = Vec::new();
-    rows.try_reserve_exact(len).ok()?;
-    // The allocation succeeded at this size just now; asking the allocator for zeros keeps the
-    // pages untouched, which writing zeros would not.
-    drop(rows);
-    Some(vec![0.0; len])
 }
 
 /// Computes a table's rows up to a position.

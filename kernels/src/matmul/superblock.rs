@@ -175,13 +175,7 @@ fn blocks<'a>(x: &ActivationView<'a>) -> Q8x256<'a> {
 
 /// `acc + Σ w * q` over the quads of chunks `from..to`.
 #[inline(always)]
-fn dot<S: Simd, H: Shape>(
-    s: S,
-    w: &[S::Int; 8],
-    q: &Quads32,
-    from: usize,
-    to: usize,
-) -> S::Int {
+fn dot<S: Simd, H: Shape>(s: S, w: &[S::Int; 8], q: &Quads32, from: usize, to: usize) -> S::Int {
     let mut i = s.zero_i32();
     for c in from..to {
         let x = s.splat_i32(q[c]);

@@ -1,0 +1,330 @@
+//! The key-value cache of one layer, and storing into it.
+
+use super::BLOCK;
+use super::kernels::Row;
+use crate::lanes::{Disjoint, Job, Part};
+use crate::level::Kernels;
+use crate::memory::{AllocError, HugeBuffer};
+use crate::simd::{Kernel, Simd};
+
+/// How cached keys and values are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CacheType {
+    /// IEEE half precision, rounded to nearest even.
+    F16,
+}
+
+impl CacheType {
+    /// The name that llama.cpp's `--cache-type-k` takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CacheType::F16 => "f16",
+        }
+    }
+}
+
+/// Why a cache cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CacheError {
+    /// A count that must not be zero is.
+    #[error(
+        "a key-value cache of {n_kv_heads} heads, keys of {head_dim_k}, values of {head_dim_v}: none may be 0"
+    )]
+    Empty {
+        /// Key-value heads.
+        n_kv_heads: usize,
+        /// Elements of a key.
+        head_dim_k: usize,
+        /// Elements of a value.
+        head_dim_v: usize,
+    },
+    /// The system has no memory for it.
+    #[error("no memory for the key-value cache (ask for a smaller context): {0}")]
+    OutOfMemory(#[from] AllocError),
+}
+
+/// Keys and values of one layer, in blocks of [`BLOCK`] positions.
+///
+/// Keys are `[n_kv_heads][n_blocks][head_dim_k][64]`, values
+/// `[n_kv_heads][n_blocks][64][head_dim_v]`, the last rounded up to sixteen with zeros. Memory is
+/// reserved at once and takes real pages as positions are stored.
+pub struct LayerCache {
+    k: HugeBuffer<Row<u16>>,
+    v: HugeBuffer<[u16; 16]>,
+    n_kv_heads: usize,
+    head_dim_k: usize,
+    head_dim_v: usize,
+    n_blocks: usize,
+}
+
+impl LayerCache {
+    /// A cache for at least `n_ctx` positions, all zero.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`]: a count of zero, or no memory.
+    pub fn allocate(
+        n_kv_heads: usize,
+        head_dim_k: usize,
+        head_dim_v: usize,
+        n_ctx: usize,
+        ty: CacheType,
+    ) -> Result<LayerCache, CacheError> {
+        if n_kv_heads == 0 || head_dim_k == 0 || head_dim_v == 0 {
+            return Err(CacheError::Empty {
+                n_kv_heads,
+                head_dim_k,
+                head_dim_v,
+            });
+        }
+        let CacheType::F16 = ty;
+        let n_blocks = n_ctx.div_ceil(BLOCK);
+        let product = |a: usize, b: usize| a.checked_mul(b).ok_or(AllocError { bytes: usize::MAX });
+        let blocks = product(n_kv_heads, n_blocks)?;
+        let v_block = product(BLOCK, head_dim_v.div_ceil(16))?;
+        Ok(LayerCache {
+            k: HugeBuffer::zeroed(product(blocks, head_dim_k)?)?,
+            v: HugeBuffer::zeroed(product(blocks, v_block)?)?,
+            n_kv_heads,
+            head_dim_k,
+            head_dim_v,
+            n_blocks,
+        })
+    }
+
+    /// How values are stored.
+    pub fn cache_type(&self) -> CacheType {
+        CacheType::F16
+    }
+
+    /// The memory reserved, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.k.bytes() + self.v.bytes()
+    }
+
+    /// The number of positions there is room for: `n_ctx` rounded up to whole blocks.
+    pub fn capacity(&self) -> usize {
+        self.n_blocks * BLOCK
+    }
+
+    /// Key-value heads.
+    pub fn n_kv_heads(&self) -> usize {
+        self.n_kv_heads
+    }
+
+    /// Elements of a key.
+    pub fn head_dim_k(&self) -> usize {
+        self.head_dim_k
+    }
+
+    /// Elements of a value.
+    pub fn head_dim_v(&self) -> usize {
+        self.head_dim_v
+    }
+
+    /// Vectors of sixteen that hold a value.
+    pub(super) fn vectors(&self) -> usize {
+        self.head_dim_v.div_ceil(16)
+    }
+
+    /// The keys of one block, `[head_dim_k][64]`.
+    pub(super) fn k_block(&self, kv_head: usize, block: usize) -> &[Row<u16>] {
+        let index = kv_head * self.n_blocks + block;
+        &self.k[index * self.head_dim_k..][..self.head_dim_k]
+    }
+
+    /// The values of one block, `[64][vectors]`.
+    pub(super) fn v_block(&self, kv_head: usize, block: usize) -> &[[u16; 16]] {
+        let len = BLOCK * self.vectors();
+        &self.v[(kv_head * self.n_blocks + block) * len..][..len]
+    }
+}
+
+#[cfg(test)]
+impl LayerCache {
+    pub(super) fn n_blocks(&self) -> usize {
+        self.n_blocks
+    }
+    pub(super) fn k_mut(&mut self) -> &mut [Row<u16>] {
+        &mut self.k
+    }
+    pub(super) fn v_mut(&mut self) -> &mut [[u16; 16]] {
+        &mut self.v
+    }
+}
+
+/// Some positions of one block, one key-value head.
+pub(crate) struct StoreArgs<'a> {
+    /// Rows of keys, this head's first element first; a row every `k_stride`.
+    k: &'a [f32],
+    k_stride: usize,
+    /// Rows of values, likewise.
+    v: &'a [f32],
+    v_stride: usize,
+    head_dim_v: usize,
+    /// The positions within the block are `first..first + tokens`.
+    first: usize,
+    tokens: usize,
+    k_block: &'a mut [Row<u16>],
+    v_block: &'a mut [[u16; 16]],
+}
+
+/// [`StoreArgs`]' kernel.
+pub(crate) struct Store;
+
+/// Sixteen values, zeros past the end.
+#[inline(always)]
+fn load_up_to_16<S: Simd>(s: S, from: &[f32]) -> S::F32 {
+    match from.first_chunk() {
+        Some(from) => s.load(from),
+        None => s.load_partial(from),
+    }
+}
+
+impl Kernel for Store {
+    type Args<'a> = StoreArgs<'a>;
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, args: StoreArgs<'_>) {
+        let StoreArgs { first, tokens, .. } = args;
+        // Sixteen elements of each key at a time, transposed through this.
+        let mut narrow = [[0; 16]; BLOCK];
+        let head_dim_k = args.k_block.len();
+        for (chunk, rows) in args.k_block.chunks_mut(16).enumerate() {
+            let element = 16 * chunk;
+            for (t, narrow) in narrow.iter_mut().enumerate().take(tokens) {
+                let key = &args.k[t * args.k_stride..][..head_dim_k];
+                s.store_f16(load_up_to_16(s, &key[element..]), narrow);
+            }
+            for (i, row) in rows.iter_mut().enumerate() {
+                let row = &mut row.as_flattened_mut()[first..first + tokens];
+                for (to, from) in row.iter_mut().zip(&narrow) {
+                    *to = from[i];
+                }
+            }
+        }
+        let vectors = args.v_block.len() / BLOCK;
+        for t in 0..tokens {
+            let value = &args.v[t * args.v_stride..][..args.head_dim_v];
+            let row = &mut args.v_block[(first + t) * vectors..][..vectors];
+            for (to, from) in row.iter_mut().zip(value.chunks(16)) {
+                s.store_f16(load_up_to_16(s, from), to);
+            }
+        }
+    }
+}
+
+/// Stores keys and values of consecutive positions.
+pub struct StoreKvJob<'a> {
+    kernels: Kernels,
+    k: &'a [f32],
+    v: &'a [f32],
+    k_blocks: Disjoint<'a, Row<u16>>,
+    v_blocks: Disjoint<'a, [u16; 16]>,
+    n_kv_heads: usize,
+    head_dim_k: usize,
+    head_dim_v: usize,
+    n_blocks: usize,
+    pos0: usize,
+    tokens: usize,
+}
+
+impl<'a> StoreKvJob<'a> {
+    /// For `k` `[tokens, n_kv_heads, head_dim_k]` (after rope) and `v`
+    /// `[tokens, n_kv_heads, head_dim_v]`, token `t` being at position `pos0 + t`.
+    ///
+    /// # Panics
+    ///
+    /// When the shapes disagree, or a position is beyond the cache's capacity.
+    pub fn new(
+        kernels: Kernels,
+        cache: &'a mut LayerCache,
+        pos0: usize,
+        k: &'a [f32],
+        v: &'a [f32],
+    ) -> Self {
+        let LayerCache {
+            n_kv_heads,
+            head_dim_k,
+            head_dim_v,
+            n_blocks,
+            ..
+        } = *cache;
+        let tokens = k.len() / (n_kv_heads * head_dim_k);
+        assert_eq!(
+            k.len(),
+            tokens * n_kv_heads * head_dim_k,
+            "keys are not whole rows"
+        );
+        assert_eq!(
+            v.len(),
+            tokens * n_kv_heads * head_dim_v,
+            "values of another shape"
+        );
+        assert!(
+            pos0.checked_add(tokens)
+                .is_some_and(|end| end <= n_blocks * BLOCK),
+            "{tokens} positions from {pos0} do not fit a cache of {}",
+            n_blocks * BLOCK
+        );
+        StoreKvJob {
+            kernels,
+            k,
+            v,
+            k_blocks: Disjoint::new(&mut cache.k),
+            v_blocks: Disjoint::new(&mut cache.v),
+            n_kv_heads,
+            head_dim_k,
+            head_dim_v,
+            n_blocks,
+            pos0,
+            tokens,
+        }
+    }
+}
+
+impl Job for StoreKvJob<'_> {
+    fn part(&self, part: &Part<'_, Self>) {
+        let StoreKvJob {
+            n_kv_heads,
+            head_dim_k,
+            head_dim_v,
+            pos0,
+            ..
+        } = *self;
+        let end = pos0 + self.tokens;
+        let first_block = pos0 / BLOCK;
+        let blocks = end.div_ceil(BLOCK) - first_block;
+        let v_len = BLOCK * head_dim_v.div_ceil(16);
+        while let Some(item) = part.claim_one(n_kv_heads * blocks) {
+            let (head, block) = (item / blocks, first_block + item % blocks);
+            let from = pos0.max(block * BLOCK);
+            let to = end.min((block + 1) * BLOCK);
+            let index = head * self.n_blocks + block;
+            // SAFETY: each block of each head is claimed once.
+            let (k_block, v_block) = unsafe {
+                (
+                    self.k_blocks
+                        .slice(index * head_dim_k..(index + 1) * head_dim_k),
+                    self.v_blocks.slice(index * v_len..(index + 1) * v_len),
+                )
+            };
+            let (k_stride, v_stride) = (n_kv_heads * head_dim_k, n_kv_heads * head_dim_v);
+            let args = StoreArgs {
+                k: &self.k[(from - pos0) * k_stride + head * head_dim_k..],
+                k_stride,
+                v: &self.v[(from - pos0) * v_stride + head * head_dim_v..],
+                v_stride,
+                head_dim_v,
+                first: from - block * BLOCK,
+                tokens: to - from,
+                k_block,
+                v_block,
+            };
+            // SAFETY: `kernels` proves the level.
+            unsafe { (self.kernels.0.attention.store)(args) }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Attention of one token, split over blocks: the decode step of a long context.
+//!
+//! [`AttentionSplitJob`] computes each block's maximum, sum and outputs; [`AttentionMergeJob`]
+//! merges them in ascending order. Both do what [`super::AttentionJob`] does, piece by piece, so
+//! the bits are the same.
+
+use super::job::{AttentionInput, Direct, Plan};
+use super::kernels::{Partial, Span};
+use super::workspace::{Scratch, lane_vectors};
+use super::{AttentionWorkspace, QUERIES};
+use crate::lanes::{Disjoint, Job, Part};
+use crate::level::Kernels;
+
+/// The most blocks a lane claims at once.
+const MAX_RUN: usize = 8;
+
+/// What a workspace's partial results are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Split {
+    pos: usize,
+    n_kv_heads: usize,
+    group: usize,
+    vectors: usize,
+    first_block: usize,
+    blocks: usize,
+}
+
+impl Split {
+    fn of(plan: &Plan<'_>) -> Split {
+        assert_eq!(
+            plan.tokens, 1,
+            "only one token's attention is split over blocks"
+        );
+        let pos = plan.input.pos0;
+        let blocks = plan.blocks(pos, pos);
+        Split {
+            pos,
+            n_kv_heads: plan.input.cache.n_kv_heads(),
+            group: plan.group,
+            vectors: plan.vectors,
+            first_block: blocks.start,
+            blocks: blocks.len(),
+        }
+    }
+}
+
+/// The first half of one token's attention: every block by itself, into the workspace.
+pub struct AttentionSplitJob<'a> {
+    plan: Plan<'a>,
+    split: Split,
+    scratch: Disjoint<'a, [f32; 16]>,
+    lane_vectors: usize,
+    o: Disjoint<'a, [f32; 16]>,
+    m: Disjoint<'a, f32>,
+    l: Disjoint<'a, f32>,
+    /// Blocks a lane claims at once.
+    run: usize,
+}
+
+impl<'a> AttentionSplitJob<'a> {
+    /// For one token. Run it on at most the workspace's lanes, then an [`AttentionMergeJob`] on
+    /// the same input and workspace.
+    ///
+    /// # Panics
+    ///
+    /// When `input` has another number of tokens, the shapes disagree, the position is beyond
+    /// the cache's capacity, or the workspace is too small.
+    pub fn new(
+        kernels: Kernels,
+        input: AttentionInput<'a>,
+        workspace: &'a mut AttentionWorkspace,
+    ) -> Self {
+        let out = input.n_head * input.cache.head_dim_v();
+        let plan = Plan::new(kernels, input, workspace, out);
+        let split = Split::of(&plan);
+        workspace.split = Some(split);
+        let shape = workspace.shape();
+        let items = split.n_kv_heads * split.blocks;
+        AttentionSplitJob {
+            plan,
+            split,
+            scratch: Disjoint::new(&mut workspace.scratch),
+            lane_vectors: lane_vectors(&shape),
+            o: Disjoint::new(&mut workspace.o),
+            m: Disjoint::new(&mut workspace.m),
+            l: Disjoint::new(&mut workspace.l),
+            run: (items / (8 * shape.lanes.max(1))).clamp(1, MAX_RUN),
+        }
+    }
+
+    /// One block of one key-value head.
+    fn block(&self, item: usize, more: bool, scratch: &mut Scratch<'_>) {
+        let (plan, split) = (&self.plan, &self.split);
+        let (group, vectors) = (split.group, split.vectors);
+        let (kv_head, block) = (item / split.blocks, split.first_block + item % split.blocks);
+        let head_dim = plan.input.cache.head_dim_k();
+        let cache = plan.input.cache;
+        let span = plan.span(split.pos, block);
+        let next = item % split.blocks + 1 < split.blocks && more;
+        let first = item * group;
+        // SAFETY: each block of each head is claimed once.
+        let (o, m, l) = unsafe {
+            (
+                self.o.slice(first * vectors..(first + group) * vectors),
+                self.m.slice(first..first + group),
+                self.l.slice(first..first + group),
+            )
+        };
+        let panels = o
+            .chunks_mut(QUERIES * vectors)
+            .zip(m.chunks_mut(QUERIES))
+            .zip(l.chunks_mut(QUERIES))
+            .zip(scratch.panels.chunks(QUERIES * head_dim));
+        for (((o, m), l), panel) in panels {
+            let n = m.len();
+            plan.block::<Direct>(
+                &panel[..n * head_dim],
+                (cache.k_block(kv_head, block), cache.v_block(kv_head, block)),
+                &[span; QUERIES][..n],
+                &mut scratch.scores[..n],
+                Partial { m, l, o },
+                plan.ahead::<Direct>(kv_head, block, next),
+            );
+        }
+    }
+}
+
+impl Job for AttentionSplitJob<'_> {
+    fn part(&self, part: &Part<'_, Self>) {
+        let (plan, split) = (&self.plan, &self.split);
+        let head_dim = plan.input.cache.head_dim_k();
+        // SAFETY: one part of a dispatch has this index.
+        let mut scratch = unsafe {
+            Scratch::of_lane(
+                &self.scratch,
+                self.lane_vectors,
+                part.index(),
+                split.group,
+                head_dim,
+                split.vectors,
+            )
+        };
+        let mut panel_of = usize::MAX;
+        while let Some(items) = part.claim(split.n_kv_heads * split.blocks, self.run) {
+            for item in items.clone() {
+                let kv_head = item / split.blocks;
+                if panel_of != kv_head {
+                    for first in (0..split.group).step_by(QUERIES) {
+                        let queries = first..split.group.min(first + QUERIES);
+                        let to = &mut scratch.panels[first * head_dim..queries.end * head_dim];
+                        plan.fill_panel(kv_head, 0, queries, to);
+                    }
+                    panel_of = kv_head;
+                }
+                self.block(item, item + 1 < items.end, &mut scratch);
+            }
+        }
+    }
+}
+
+/// The second half of one token's attention: merges the blocks of each head.
+pub struct AttentionMergeJob<'a> {
+    plan: Plan<'a>,
+    split: Split,
+    scratch: Disjoint<'a, [f32; 16]>,
+    lane_vectors: usize,
+    o: &'a [[f32; 16]],
+    m: &'a [f32],
+    l: &'a [f32],
+    out: Disjoint<'a, f32>,
+}
+
+impl<'a> AttentionMergeJob<'a> {
+    /// For the `input` of the [`AttentionSplitJob`] that ran last on `workspace`, and `out`
+    /// `[n_head, head_dim_v]`. Run it on at most the workspace's lanes.
+    ///
+    /// # Panics
+    ///
+    /// When the shapes disagree, or the workspace holds the results of another input.
+    pub fn new(
+        kernels: Kernels,
+        input: AttentionInput<'a>,
+        workspace: &'a mut AttentionWorkspace,
+        out: &'a mut [f32],
+    ) -> Self {
+        let plan = Plan::new(kernels, input, workspace, out.len());
+        let split = Split::of(&plan);
+        assert_eq!(
+            workspace.split,
+            Some(split),
+            "the workspace holds another split"
+        );
+        let lane_vectors = lane_vectors(&workspace.shape());
+        AttentionMergeJob {
+            plan,
+            split,
+            scratch: Disjoint::new(&mut workspace.scratch),
+            lane_vectors,
+            o: &workspace.o,
+            m: &workspace.m,
+            l: &workspace.l,
+            out: Disjoint::new(out),
+        }
+    }
+}
+
+impl Job for AttentionMergeJob<'_> {
+    fn part(&self, part: &Part<'_, Self>) {
+        let (plan, split) = (&self.plan, &self.split);
+        let (group, vectors) = (split.group, split.vectors);
+        let cache = plan.input.cache;
+        // SAFETY: one part of a dispatch has this index.
+        let scratch = unsafe {
+            Scratch::of_lane(
+                &self.scratch,
+                self.lane_vectors,
+                part.index(),
+                1,
+                cache.head_dim_k(),
+                vectors,
+            )
+        };
+        let everywhere = [Span { from: 0, to: 1 }];
+        while let Some(head) = part.claim_one(plan.input.n_head) {
+            scratch.m.fill(f32::NEG_INFINITY);
+            scratch.l.fill(0.0);
+            scratch.o.fill([0.0; 16]);
+            for block in 0..split.blocks {
+                let i = (head / group * split.blocks + block) * group + head % group;
+                let block = Partial {
+                    m: &self.m[i..=i],
+                    l: &self.l[i..=i],
+                    o: &self.o[i * vectors..][..vectors],
+                };
+                let sum = Partial {
+                    m: &mut *scratch.m,
+                    l: &mut *scratch.l,
+                    o: &mut *scratch.o,
+                };
+                plan.merge(&everywhere, block, sum);
+            }
+            let head_dim = cache.head_dim_v();
+            // SAFETY: each head is claimed once.
+            let out = unsafe { self.out.slice(head * head_dim..(head + 1) * head_dim) };
+            plan.finish(scratch.o, scratch.l[0], out);
+        }
+    }
+}

@@ -1,0 +1,638 @@
+use super::*;
+use crate::lanes::{Lanes, parallel, serial};
+use crate::level::Kernels;
+use crate::test_util::{self, Rng, assert_same, levels, tree};
+use half::f16;
+
+/// One attention problem: queries of the last `tokens` of `pos0 + tokens` positions.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    n_head: usize,
+    n_kv: usize,
+    dim_k: usize,
+    dim_v: usize,
+    pos0: usize,
+    tokens: usize,
+    window: Option<usize>,
+    softcap: Option<f32>,
+}
+
+const PLAIN: Case = Case {
+    n_head: 3,
+    n_kv: 1,
+    dim_k: 64,
+    dim_v: 64,
+    pos0: 0,
+    tokens: 1,
+    window: None,
+    softcap: None,
+};
+
+impl Case {
+    fn end(&self) -> usize {
+        self.pos0 + self.tokens
+    }
+    fn scale(&self) -> f32 {
+        1.0 / (self.dim_k as f32).sqrt()
+    }
+    fn input<'a>(&self, q: &'a [f32], cache: &'a LayerCache) -> AttentionInput<'a> {
+        AttentionInput {
+            q,
+            cache,
+            pos0: self.pos0,
+            n_head: self.n_head,
+            scale: self.scale(),
+            window: self.window,
+            softcap: self.softcap,
+        }
+    }
+    fn workspace(&self, lanes: usize) -> AttentionWorkspace {
+        AttentionWorkspace::allocate(AttentionShape {
+            lanes,
+            n_head: self.n_head,
+            head_dim_k: self.dim_k,
+            head_dim_v: self.dim_v,
+            n_ctx: self.end(),
+        })
+        .unwrap()
+    }
+    fn out(&self) -> Vec<f32> {
+        vec![f32::NAN; self.tokens * self.n_head * self.dim_v]
+    }
+}
+
+/// Queries, keys, values.
+struct Data {
+    q: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+}
+
+impl Data {
+    fn random(case: &Case, rng: &mut Rng) -> Data {
+        let n = case.end() * case.n_kv;
+        Data {
+            q: rng.units(case.tokens * case.n_head * case.dim_k),
+            // Large enough that softmax is far from uniform.
+            k: rng.units(n * case.dim_k).iter().map(|x| 4.0 * x).collect(),
+            v: rng.units(n * case.dim_v),
+        }
+    }
+
+    fn cache(&self, case: &Case, kernels: Kernels) -> LayerCache {
+        let mut cache = empty(case);
+        serial(&mut StoreKvJob::new(
+            kernels, &mut cache, 0, &self.k, &self.v,
+        ));
+        cache
+    }
+}
+
+fn empty(case: &Case) -> LayerCache {
+    LayerCache::allocate(
+        case.n_kv,
+        case.dim_k,
+        case.dim_v,
+        case.end(),
+        CacheType::F16,
+    )
+    .unwrap()
+}
+
+fn half(x: f32) -> f32 {
+    f16::from_f32(x).to_f32()
+}
+
+/// The module's definition, one number at a time, over the rows that were stored.
+fn naive(case: &Case, data: &Data) -> Vec<f32> {
+    let Case {
+        n_head,
+        n_kv,
+        dim_k,
+        dim_v,
+        ..
+    } = *case;
+    let mut out = Vec::new();
+    for t in 0..case.tokens {
+        for h in 0..n_head {
+            let pos = case.pos0 + t;
+            let q = &data.q[(t * n_head + h) * dim_k..][..dim_k];
+            let kv = h / (n_head / n_kv);
+            let lo = case.window.map_or(0, |w| (pos + 1).saturating_sub(w));
+            let (mut m, mut l, mut o) = (f32::NEG_INFINITY, 0.0f32, vec![0.0f32; dim_v]);
+            for block in 0..=pos / 64 {
+                let positions = lo.max(64 * block)..(pos + 1).min(64 * block + 64);
+                if positions.is_empty() {
+                    continue;
+                }
+                let scores: Vec<f32> = positions
+                    .clone()
+                    .map(|p| {
+                        let k = &data.k[(p * n_kv + kv) * dim_k..][..dim_k];
+                        let mut dot = 0.0f32;
+                        for d in 0..dim_k {
+                            dot = q[d].mul_add(half(k[d]), dot);
+                        }
+                        let score = dot * case.scale();
+                        case.softcap
+                            .map_or(score, |cap| cap * test_util::tanh(score / cap))
+                    })
+                    .collect();
+                let m_b = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                let (mut sums, mut o_b) = ([0.0f32; 16], vec![0.0f32; dim_v]);
+                for (p, score) in positions.zip(scores) {
+                    let w = test_util::exp(score - m_b);
+                    sums[p % 16] += w;
+                    let v = &data.v[(p * n_kv + kv) * dim_v..][..dim_v];
+                    for d in 0..dim_v {
+                        o_b[d] = w.mul_add(half(v[d]), o_b[d]);
+                    }
+                }
+                let top = m.max(m_b);
+                let (a, b) = (test_util::exp(m - top), test_util::exp(m_b - top));
+                l = l.mul_add(a, tree(sums) * b);
+                for d in 0..dim_v {
+                    o[d] = o[d].mul_add(a, o_b[d] * b);
+                }
+                m = top;
+            }
+            out.extend(o.iter().map(|o| o / l));
+        }
+    }
+    out
+}
+
+/// Runs the job, at every level, alone and on pools.
+fn check(case: &Case, data: &Data) -> Vec<f32> {
+    let wanted = naive(case, data);
+    let mut pools: Vec<Lanes> = [2, 5].into_iter().map(|n| Lanes::new(n).unwrap()).collect();
+    for kernels in levels() {
+        let what = format!("{} {case:?}", kernels.level());
+        let cache = data.cache(case, kernels);
+        let input = case.input(&data.q, &cache);
+        let (mut workspace, mut out) = (case.workspace(1), case.out());
+        serial(&mut AttentionJob::new(
+            kernels,
+            input,
+            &mut workspace,
+            &mut out,
+        ));
+        assert_same(&what, &out, &wanted);
+        for lanes in &mut pools {
+            let (mut workspace, mut out) = (case.workspace(lanes.count()), case.out());
+            let mut job = AttentionJob::new(kernels, input, &mut workspace, &mut out);
+            parallel(lanes, &mut job).unwrap();
+            assert_same(&what, &out, &wanted);
+        }
+        if case.tokens > 1 {
+            continue;
+        }
+        out.fill(f32::NAN);
+        serial(&mut AttentionSplitJob::new(kernels, input, &mut workspace));
+        serial(&mut AttentionMergeJob::new(
+            kernels,
+            input,
+            &mut workspace,
+            &mut out,
+        ));
+        assert_same(&format!("split, {what}"), &out, &wanted);
+        for lanes in &mut pools {
+            let (mut workspace, mut out) = (case.workspace(lanes.count()), case.out());
+            parallel(
+                lanes,
+                &mut AttentionSplitJob::new(kernels, input, &mut workspace),
+            )
+            .unwrap();
+            let mut job = AttentionMergeJob::new(kernels, input, &mut workspace, &mut out);
+            parallel(lanes, &mut job).unwrap();
+            assert_same(&format!("split, {what}"), &out, &wanted);
+        }
+    }
+    wanted
+}
+
+fn check_random(case: Case, seed: u64) {
+    check(&case, &Data::random(&case, &mut Rng(seed)));
+}
+
+#[test]
+fn decode_of_every_head_size() {
+    for (seed, dim) in [1, 2, 7, 15, 16, 17, 40, 64, 72, 80, 96, 128, 130, 256]
+        .into_iter()
+        .enumerate()
+    {
+        check_random(
+            Case {
+                dim_k: dim,
+                dim_v: dim,
+                pos0: 200,
+                ..PLAIN
+            },
+            seed as u64,
+        );
+    }
+    // Keys and values of different sizes.
+    check_random(
+        Case {
+            dim_k: 192,
+            dim_v: 128,
+            pos0: 100,
+            ..PLAIN
+        },
+        50,
+    );
+    check_random(
+        Case {
+            dim_k: 24,
+            dim_v: 72,
+            pos0: 100,
+            ..PLAIN
+        },
+        51,
+    );
+}
+
+#[test]
+fn decode_of_every_group_size_and_depth() {
+    for group in 1..=9 {
+        let case = Case {
+            n_head: 2 * group,
+            n_kv: 2,
+            dim_k: 32,
+            dim_v: 32,
+            ..PLAIN
+        };
+        check_random(Case { pos0: 150, ..case }, group as u64);
+    }
+    for pos0 in [0, 1, 15, 16, 62, 63, 64, 65, 127, 128, 500, 1000] {
+        check_random(Case { pos0, ..PLAIN }, pos0 as u64);
+    }
+    // More heads than a tile has queries.
+    let case = Case {
+        n_head: 71,
+        n_kv: 1,
+        dim_k: 16,
+        dim_v: 16,
+        pos0: 70,
+        ..PLAIN
+    };
+    check_random(case, 99);
+    check_random(Case { tokens: 3, ..case }, 98);
+}
+
+#[test]
+fn batches() {
+    for (n_head, n_kv) in [(1, 1), (3, 1), (9, 3), (4, 1), (8, 2), (2, 2), (16, 2)] {
+        for (pos0, tokens) in [(0, 2), (0, 7), (60, 8), (0, 65), (100, 40), (3, 130)] {
+            let case = Case {
+                n_head,
+                n_kv,
+                dim_k: 16,
+                dim_v: 24,
+                pos0,
+                tokens,
+                ..PLAIN
+            };
+            check_random(case, (n_head * tokens) as u64);
+        }
+    }
+    check_random(
+        Case {
+            n_head: 9,
+            n_kv: 3,
+            tokens: 300,
+            ..PLAIN
+        },
+        1,
+    );
+    check_random(
+        Case {
+            n_head: 4,
+            dim_k: 256,
+            dim_v: 256,
+            pos0: 40,
+            tokens: 60,
+            ..PLAIN
+        },
+        2,
+    );
+}
+
+#[test]
+fn windows() {
+    for window in [1, 2, 16, 63, 64, 65, 100, 1000] {
+        for (pos0, tokens) in [(0, 1), (300, 1), (63, 1), (64, 1), (0, 200), (150, 90)] {
+            let case = Case {
+                window: Some(window),
+                pos0,
+                tokens,
+                dim_k: 16,
+                dim_v: 16,
+                ..PLAIN
+            };
+            check_random(case, (window + tokens) as u64);
+        }
+    }
+}
+
+#[test]
+fn soft_caps() {
+    for (pos0, tokens) in [(0, 1), (130, 1), (0, 100)] {
+        check_random(
+            Case {
+                softcap: Some(2.5),
+                pos0,
+                tokens,
+                ..PLAIN
+            },
+            3,
+        );
+    }
+}
+
+#[test]
+fn batch_splits_give_the_same_bits() {
+    let case = Case {
+        n_head: 6,
+        n_kv: 2,
+        tokens: 150,
+        dim_k: 32,
+        dim_v: 32,
+        ..PLAIN
+    };
+    let data = Data::random(&case, &mut Rng(8));
+    let whole = naive(&case, &data);
+    let kernels = *levels().last().unwrap();
+    for step in [1, 4, 8, 64, 100] {
+        let (mut cache, mut out) = (empty(&case), case.out());
+        let mut workspace = case.workspace(1);
+        for first in (0..case.tokens).step_by(step) {
+            let tokens = first..case.tokens.min(first + step);
+            let rows =
+                |x: &[f32], width: usize| x[tokens.start * width..tokens.end * width].to_vec();
+            let (k, v) = (rows(&data.k, 2 * 32), rows(&data.v, 2 * 32));
+            serial(&mut StoreKvJob::new(kernels, &mut cache, first, &k, &v));
+            let q = rows(&data.q, 6 * 32);
+            let input = AttentionInput {
+                pos0: first,
+                ..case.input(&q, &cache)
+            };
+            let out = &mut out[tokens.start * 6 * 32..tokens.end * 6 * 32];
+            serial(&mut AttentionJob::new(kernels, input, &mut workspace, out));
+        }
+        assert_same(&format!("steps of {step}"), &out, &whole);
+    }
+}
+
+#[test]
+fn what_lies_beyond_the_last_position_does_not_matter() {
+    let case = Case {
+        pos0: 70,
+        tokens: 3,
+        ..PLAIN
+    };
+    let data = Data::random(&case, &mut Rng(9));
+    let wanted = naive(&case, &data);
+    for kernels in levels() {
+        let mut cache = data.cache(&case, kernels);
+        let rest = cache.capacity() - case.end();
+        let junk = vec![f32::NAN; rest * 64];
+        serial(&mut StoreKvJob::new(
+            kernels,
+            &mut cache,
+            case.end(),
+            &junk,
+            &junk,
+        ));
+        let (mut workspace, mut out) = (case.workspace(1), case.out());
+        let input = case.input(&data.q, &cache);
+        serial(&mut AttentionJob::new(
+            kernels,
+            input,
+            &mut workspace,
+            &mut out,
+        ));
+        assert_same("beside NaN", &out, &wanted);
+    }
+}
+
+#[test]
+fn extreme_values() {
+    let mut rng = Rng(10);
+    for tokens in [1, 20] {
+        let case = Case {
+            n_head: 2,
+            pos0: 100,
+            tokens,
+            dim_k: 16,
+            dim_v: 16,
+            ..PLAIN
+        };
+        for _ in 0..20 {
+            let mut data = Data::random(&case, &mut rng);
+            // Scores far apart, so that weights underflow; values that round to subnormal halves.
+            data.k.iter_mut().for_each(|k| *k *= 3000.0);
+            data.v.iter_mut().for_each(|v| *v *= 1e-6);
+            let out = check(&case, &data);
+            assert!(out.iter().all(|o| o.is_finite()));
+        }
+        let poison = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e6];
+        for bad in poison {
+            let mut data = Data::random(&case, &mut rng);
+            let at = rng.below(data.k.len());
+            data.k[at] = bad;
+            let out = check(&case, &data);
+            // The last token sees every key: its output must not look like a number, unless the
+            // bad score was driven to -infinity, which takes no weight.
+            if bad.is_nan() {
+                assert!(out[out.len() - 16..].iter().all(|o| o.is_nan()));
+            }
+        }
+        let mut data = Data::random(&case, &mut rng);
+        data.q.fill(f32::NEG_INFINITY);
+        data.k.fill(1.0);
+        assert!(
+            check(&case, &data).iter().all(|o| o.is_nan()),
+            "all scores -infinity"
+        );
+    }
+}
+
+#[test]
+fn uniform_scores_give_the_mean() {
+    let case = Case {
+        n_head: 1,
+        dim_k: 8,
+        dim_v: 8,
+        pos0: 99,
+        ..PLAIN
+    };
+    let mut data = Data::random(&case, &mut Rng(11));
+    data.q.fill(0.0);
+    for (i, v) in data.v.iter_mut().enumerate() {
+        *v = (i / 8) as f32;
+    }
+    assert_same("mean", &check(&case, &data), &[49.5; 8]);
+}
+
+#[test]
+fn storing_is_the_same_at_every_level_on_lanes_and_in_pieces() {
+    let mut rng = Rng(12);
+    for (n_kv, dim_k, dim_v, tokens) in [
+        (1, 5, 3, 1),
+        (2, 64, 64, 130),
+        (3, 80, 96, 70),
+        (1, 17, 40, 65),
+    ] {
+        let case = Case {
+            n_head: n_kv,
+            n_kv,
+            dim_k,
+            dim_v,
+            tokens,
+            ..PLAIN
+        };
+        let data = Data {
+            q: vec![],
+            k: rng.wilds(tokens * n_kv * dim_k),
+            v: rng.wilds(tokens * n_kv * dim_v),
+        };
+        // By position and element, from the words on the layout.
+        let mut wanted = empty(&case);
+        let vectors = dim_v.div_ceil(16);
+        for p in 0..tokens {
+            for h in 0..n_kv {
+                let block = h * wanted.n_blocks() + p / 64;
+                for d in 0..dim_k {
+                    let k = f16::from_f32(data.k[(p * n_kv + h) * dim_k + d]).to_bits();
+                    wanted.k_mut()[block * dim_k + d].as_flattened_mut()[p % 64] = k;
+                }
+                for d in 0..dim_v {
+                    let v = f16::from_f32(data.v[(p * n_kv + h) * dim_v + d]).to_bits();
+                    wanted.v_mut()[(block * 64 + p % 64) * vectors + d / 16][d % 16] = v;
+                }
+            }
+        }
+        let same = |what: &str, cache: &mut LayerCache, wanted: &mut LayerCache| {
+            let widen = |x: &u16| f16::from_bits(*x).to_f32();
+            let flat = |c: &mut LayerCache| -> Vec<f32> {
+                let k = c
+                    .k_mut()
+                    .as_flattened()
+                    .as_flattened()
+                    .iter()
+                    .map(widen)
+                    .collect::<Vec<_>>();
+                k.into_iter()
+                    .chain(c.v_mut().as_flattened().iter().map(widen))
+                    .collect()
+            };
+            assert_same(what, &flat(cache), &flat(wanted));
+        };
+        let mut lanes = Lanes::new(3).unwrap();
+        for kernels in levels() {
+            same("whole", &mut data.cache(&case, kernels), &mut wanted);
+            let mut cache = empty(&case);
+            let mut job = StoreKvJob::new(kernels, &mut cache, 0, &data.k, &data.v);
+            parallel(&mut lanes, &mut job).unwrap();
+            same("lanes", &mut cache, &mut wanted);
+            let mut cache = empty(&case);
+            for p in 0..tokens {
+                let k = &data.k[p * n_kv * dim_k..][..n_kv * dim_k];
+                let v = &data.v[p * n_kv * dim_v..][..n_kv * dim_v];
+                serial(&mut StoreKvJob::new(kernels, &mut cache, p, k, v));
+            }
+            same("pieces", &mut cache, &mut wanted);
+        }
+    }
+}
+
+#[test]
+fn impossible_caches_and_workspaces_are_errors() {
+    let allocate = |h, k, v, n| LayerCache::allocate(h, k, v, n, CacheType::F16).map(|_| ());
+    assert!(matches!(
+        allocate(0, 64, 64, 1),
+        Err(CacheError::Empty { .. })
+    ));
+    assert!(matches!(
+        allocate(1, 0, 64, 1),
+        Err(CacheError::Empty { .. })
+    ));
+    for n in [usize::MAX, usize::MAX / 64, 1 << 50] {
+        assert!(
+            matches!(allocate(8, 128, 128, n), Err(CacheError::OutOfMemory(_))),
+            "{n}"
+        );
+        let shape = AttentionShape {
+            lanes: 1,
+            n_head: 8,
+            head_dim_k: 128,
+            head_dim_v: 128,
+            n_ctx: n,
+        };
+        assert!(AttentionWorkspace::allocate(shape).is_err());
+        for shape in [
+            AttentionShape {
+                lanes: n,
+                n_ctx: 1,
+                ..shape
+            },
+            AttentionShape {
+                n_head: n,
+                n_ctx: 1,
+                ..shape
+            },
+            AttentionShape {
+                head_dim_k: n,
+                n_ctx: 1,
+                ..shape
+            },
+            AttentionShape {
+                head_dim_v: n,
+                n_ctx: 1,
+                ..shape
+            },
+        ] {
+            assert!(AttentionWorkspace::allocate(shape).is_err(), "{shape:?}");
+        }
+    }
+    let cache = LayerCache::allocate(2, 64, 80, 65, CacheType::F16).unwrap();
+    assert_eq!(cache.capacity(), 128);
+    assert!(cache.bytes() >= 2 * 128 * (64 + 80) * 2);
+}
+
+#[test]
+#[should_panic(expected = "do not fit")]
+fn storing_past_the_end_is_refused() {
+    let mut cache = empty(&Case { pos0: 63, ..PLAIN });
+    let _ = StoreKvJob::new(levels()[0], &mut cache, 63, &[0.0; 128], &[0.0; 128]);
+}
+
+#[test]
+#[should_panic(expected = "another split")]
+fn merging_another_split_is_refused() {
+    let case = Case { pos0: 10, ..PLAIN };
+    let data = Data::random(&case, &mut Rng(13));
+    let cache = data.cache(&case, levels()[0]);
+    let (mut workspace, mut out) = (case.workspace(1), case.out());
+    let input = case.input(&data.q, &cache);
+    serial(&mut AttentionSplitJob::new(
+        levels()[0],
+        input,
+        &mut workspace,
+    ));
+    let other = AttentionInput { pos0: 9, ..input };
+    let _ = AttentionMergeJob::new(levels()[0], other, &mut workspace, &mut out);
+}
+
+#[test]
+#[should_panic(expected = "allocated for less")]
+fn a_small_workspace_is_refused() {
+    let case = Case { pos0: 100, ..PLAIN };
+    let data = Data::random(&case, &mut Rng(14));
+    let cache = data.cache(&case, levels()[0]);
+    let mut workspace = Case { pos0: 10, ..PLAIN }.workspace(1);
+    let mut out = case.out();
+    let input = case.input(&data.q, &cache);
+    let _ = AttentionJob::new(levels()[0], input, &mut workspace, &mut out);
+}
