@@ -36,8 +36,8 @@ use crate::memory::{AllocError, HugeBuffer, Plain};
 use crate::simd::{Entry, Kernel, Simd, entry};
 use std::marker::PhantomData;
 
-/// 32 quantized values: eight quads of consecutive ones.
-pub(crate) type Quads32 = [[i8; 4]; 8];
+/// 32 quantized values: eight words of four consecutive signed bytes, the first the lowest.
+pub(crate) type Quads32 = [i32; 8];
 
 /// 256 quantized values.
 pub(crate) type Quads256 = [Quads32; 8];
@@ -319,10 +319,9 @@ impl<T: Tile> Job for QuantizeJob<'_, T> {
         if self.k == 0 {
             return;
         }
-        let rows = self.x.chunks(self.k * T::TOKENS);
-        while let Some(i) = part.claim_one(rows.len()) {
-            let x =
-                &self.x[i * self.k * T::TOKENS..][..rows.clone().nth(i).map_or(0, <[f32]>::len)];
+        let step = self.k * T::TOKENS;
+        while let Some(i) = part.claim_one(self.x.len().div_ceil(step)) {
+            let x = &self.x[i * step..self.x.len().min((i + 1) * step)];
             match &self.out {
                 Out::Q8x32 { run, q, head } => {
                     let blocks = self.k / 32 * T::TOKENS;
@@ -407,15 +406,15 @@ fn inverse(amax: f32) -> f32 {
 
 /// Sixteen values to signed bytes; their sum.
 #[inline(always)]
-fn quantize16<S: Simd>(s: S, v: &[f32; 16], inverse: S::F32, q: &mut [[i8; 4]; 4]) -> i32 {
+fn quantize16<S: Simd>(s: S, v: &[f32; 16], inverse: S::F32, q: &mut [i32; 4]) -> i32 {
     let low = s.splat_i32(-127);
     let n = s.round_i32(s.mul(s.load(v), inverse));
     let n = s.select_i32(s.gt_i32(n, s.splat_i32(127)), low, n);
     let n = s.select_i32(s.gt_i32(low, n), low, n);
     let mut bytes = [0; 16];
-    s.store_i8(n, &mut bytes);
+    s.store_low_bytes(n, &mut bytes);
     for (quad, bytes) in q.iter_mut().zip(bytes.as_chunks::<4>().0) {
-        *quad = *bytes;
+        *quad = i32::from_le_bytes(*bytes);
     }
     s.reduce_add_i32(n)
 }
@@ -442,7 +441,7 @@ impl Kernel for Quantize32 {
                 let amax = largest(s, v);
                 let d0 = amax / 127.0;
                 let id = s.splat(inverse(amax));
-                let out: &mut [[[i8; 4]; 4]; 2] = halves_mut(&mut q[b * tile + t]);
+                let out: &mut [[i32; 4]; 2] = halves_mut(&mut q[b * tile + t]);
                 let sum =
                     quantize16(s, &v[0], id, &mut out[0]) + quantize16(s, &v[1], id, &mut out[1]);
                 let mut pair = [0.0; 16];
@@ -487,7 +486,7 @@ impl Kernel for Quantize256 {
                 let inverse = s.splat(is);
                 let mut sums = [0; 16];
                 for (p, out) in q[b * tile + t].iter_mut().enumerate() {
-                    let out: &mut [[[i8; 4]; 4]; 2] = halves_mut(out);
+                    let out: &mut [[i32; 4]; 2] = halves_mut(out);
                     sums[2 * p] = quantize16(s, &v[2 * p], inverse, &mut out[0]);
                     sums[2 * p + 1] = quantize16(s, &v[2 * p + 1], inverse, &mut out[1]);
                 }
@@ -543,7 +542,7 @@ fn halves<T>(v: &[T; 32]) -> &[[T; 16]; 2] {
 }
 
 #[inline(always)]
-fn halves_mut(v: &mut Quads32) -> &mut [[[i8; 4]; 4]; 2] {
+fn halves_mut(v: &mut Quads32) -> &mut [[i32; 4]; 2] {
     let (chunks, _) = v.as_chunks_mut::<4>();
     chunks.first_chunk_mut().expect("8 is twice 4")
 }

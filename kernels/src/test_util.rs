@@ -20,6 +20,11 @@ impl Rng {
         (self.next() % n as u64) as usize
     }
 
+    /// One of `from`.
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
     /// Uniform in -1..1.
     pub(crate) fn unit(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0

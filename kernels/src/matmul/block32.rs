@@ -116,7 +116,7 @@ fn run<S: Simd, F: Block32, const T: usize, const N: usize>(
             let (q, head) = (&q[b][first + t], &head[b][first + t]);
             let mut i = s.splat_i32(head.start(offset));
             for c in 0..8 {
-                let x = s.splat_i32(i32::from_le_bytes(q[c].map(|q| q as u8)));
+                let x = s.splat_i32(q[c]);
                 i = if F::Shape::SIGNED {
                     s.dot_i8(i, w[c], x)
                 } else {

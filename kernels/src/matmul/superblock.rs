@@ -13,7 +13,7 @@ use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, min}
 use crate::format::superblock::SuperBlock;
 use crate::format::{Pack, Shape, pack_group};
 use crate::memory::{Plain, cast, cast_mut};
-use crate::quantize::{ActivationView, Data, Head256, Q8x256, Quads256};
+use crate::quantize::{ActivationView, Data, Head256, Q8x256, Quads32, Quads256};
 use crate::simd::{Kernel, Simd, entry};
 use std::marker::PhantomData;
 
@@ -175,16 +175,10 @@ fn blocks<'a>(x: &ActivationView<'a>) -> Q8x256<'a> {
 
 /// `acc + Σ w * q` over the quads of chunks `from..to`.
 #[inline(always)]
-fn dot<S: Simd, H: Shape>(
-    s: S,
-    w: &[S::Int; 8],
-    q: &[[i8; 4]; 8],
-    from: usize,
-    to: usize,
-) -> S::Int {
+fn dot<S: Simd, H: Shape>(s: S, w: &[S::Int; 8], q: &Quads32, from: usize, to: usize) -> S::Int {
     let mut i = s.zero_i32();
     for c in from..to {
-        let x = s.splat_i32(i32::from_le_bytes(q[c].map(|q| q as u8)));
+        let x = s.splat_i32(q[c]);
         i = if H::SIGNED {
             s.dot_i8(i, w[c], x)
         } else {

@@ -112,14 +112,6 @@ impl Simd for Scalar {
     fn max(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         zip(a, b, |a, b| if a > b { a } else { b })
     }
-    #[inline(always)]
-    fn min(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
-        zip(a, b, |a, b| if a < b { a } else { b })
-    }
-    #[inline(never)]
-    fn sqrt(self, a: [f32; 16]) -> [f32; 16] {
-        map(a, f32::sqrt)
-    }
     #[inline(never)]
     fn reduce_add(self, mut a: [f32; 16]) -> f32 {
         for half in [8, 4, 2, 1] {
@@ -204,8 +196,8 @@ impl Simd for Scalar {
         map(*from, i32::from)
     }
     #[inline(never)]
-    fn store_i8(self, v: [i32; 16], to: &mut [i8; 16]) {
-        *to = map(v, |x| x as i8);
+    fn store_low_bytes(self, v: [i32; 16], to: &mut [u8; 16]) {
+        *to = map(v, |x| x as u8);
     }
 
     #[inline(never)]
@@ -264,10 +256,6 @@ impl Simd for Scalar {
     fn gt_i32(self, a: [i32; 16], b: [i32; 16]) -> [bool; 16] {
         zip(a, b, |a, b| a > b)
     }
-    #[inline(always)]
-    fn eq_i32(self, a: [i32; 16], b: [i32; 16]) -> [bool; 16] {
-        zip(a, b, |a, b| a == b)
-    }
     #[inline(never)]
     fn select_i32(self, m: [bool; 16], a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
         let mut out = b;
@@ -322,13 +310,6 @@ impl Simd for Scalar {
         for i in 0..16 {
             to[4 * i..4 * i + 4].copy_from_slice(&v[i].to_le_bytes());
         }
-    }
-    #[inline(never)]
-    fn load_half_twice(self, from: &[u8; 32]) -> [i32; 16] {
-        let mut both = [0; 64];
-        both[..32].copy_from_slice(from);
-        both[32..].copy_from_slice(from);
-        self.load_bytes(&both)
     }
     #[inline(never)]
     fn sub_u8(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {

@@ -1,7 +1,7 @@
 //! File blocks for tests: any bytes are a block; scales and values are steered.
 
 use crate::format::WeightType;
-use crate::testing::Rng;
+use crate::test_util::Rng;
 use half::f16;
 
 /// What a block's integers are.

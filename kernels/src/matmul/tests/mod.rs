@@ -8,7 +8,7 @@ use crate::format::{ActivationKind, dequantize_row};
 use crate::lanes::{Lanes, parallel, serial};
 use crate::level::Kernels;
 use crate::quantize::{Activations, QuantizeJob};
-use crate::testing::{Rng, all_kernels, assert_bits};
+use crate::test_util::{Rng, assert_same, levels};
 use blocks::{Scales, Values};
 
 /// Activations that are small, mixed, or extreme.
@@ -83,28 +83,30 @@ fn view<'a, T: Tile>(
 /// All tiles that take these tokens, at all levels, equal the naive product.
 fn check(ty: WeightType, rows: usize, k: usize, tokens: usize, src: &[u8], x: &[f32], why: &str) {
     let wanted = naive::product(ty, rows, k, src, x);
-    for kernels in all_kernels() {
+    for kernels in levels() {
         let matrix = packed(kernels, ty, rows, k, src);
         let what = |tile: &str| {
-            format!(
-                "{why}: {} {rows}x{k}, {tokens} tokens, {kernels:?}, {tile}",
-                ty.name()
-            )
+            let ty = ty.name();
+            format!("{why}: {ty} {rows}x{k}, {tokens} tokens, {kernels:?}, {tile}")
         };
-        assert_bits(&product::<TileWide>(kernels, &matrix, x), &wanted, || {
-            what("wide")
-        });
-        let small: &[(usize, fn(Kernels, &PackedMatrix, &[f32]) -> Vec<f32>)] = &[
+        assert_same(
+            &what("wide"),
+            &product::<TileWide>(kernels, &matrix, x),
+            &wanted,
+        );
+        type Product = fn(Kernels, &PackedMatrix, &[f32]) -> Vec<f32>;
+        let small: [(usize, Product); 3] = [
             (1, product::<TileT1>),
             (4, product::<TileT4>),
             (8, product::<TileT8>),
         ];
-        for &(n, product) in small {
-            for t in (0..tokens + 1 - n.min(tokens + 1)).step_by(n) {
-                let got = product(kernels, &matrix, &x[t * k..(t + n) * k]);
-                assert_bits(&got, &wanted[t * rows..(t + n) * rows], || {
-                    what(&format!("t{n}"))
-                });
+        for (n, product) in small {
+            for (x, wanted) in x.chunks_exact(n * k).zip(wanted.chunks_exact(n * rows)) {
+                assert_same(
+                    &what(&format!("t{n}")),
+                    &product(kernels, &matrix, x),
+                    wanted,
+                );
             }
         }
     }
@@ -220,7 +222,7 @@ fn several_matrices_on_several_lanes_equal_the_naive_products() {
     let wanted: Vec<Vec<f32>> = (0..4)
         .map(|i| naive::product(types[i], rows[i], k, &sources[i], &x))
         .collect();
-    for kernels in all_kernels() {
+    for kernels in levels() {
         for n_lanes in [1, 2, 3] {
             let mut lanes = Lanes::new(n_lanes).unwrap();
             let matrices: Vec<PackedMatrix> = (0..4)
@@ -253,8 +255,8 @@ fn several_matrices_on_several_lanes_equal_the_naive_products() {
             )
             .unwrap();
             for i in 0..4 {
-                let what = || format!("matrix {i}, {kernels:?}, {n_lanes} lanes");
-                assert_bits(&out[i], &wanted[i], what);
+                let what = format!("matrix {i}, {kernels:?}, {n_lanes} lanes");
+                assert_same(&what, &out[i], &wanted[i]);
             }
         }
     }
@@ -272,7 +274,7 @@ fn dequantized_rows_are_scales_times_integers() {
             .chunks(ty.block_bytes())
             .flat_map(|b| naive::weights(ty, b))
             .collect();
-        assert_bits(&out, &wanted, || format!("dequantized {}", ty.name()));
+        assert_same(ty.name(), &out, &wanted);
         assert!(dequantize_row(ty, &src[1..], &mut out).is_err());
         assert!(dequantize_row(ty, &src, &mut out[ty.block_len()..]).is_err());
     }
@@ -280,7 +282,7 @@ fn dequantized_rows_are_scales_times_integers() {
 
 #[test]
 fn packing_refuses_what_does_not_fit() {
-    let kernels = all_kernels()[0];
+    let kernels = levels()[0];
     let allocate = |ty, rows, cols| PackedMatrix::allocate(kernels, ty, rows, cols);
     for cols in [0, 1, 31, 33, 320 + 16] {
         let found = allocate(WeightType::Q4_0, 4, cols).unwrap_err();
@@ -325,14 +327,14 @@ fn packing_refuses_what_does_not_fit() {
 #[test]
 fn packed_weights_take_the_files_bytes() {
     for ty in WeightType::ALL {
-        let matrix = PackedMatrix::allocate(all_kernels()[0], ty, 48, 512).unwrap();
+        let matrix = PackedMatrix::allocate(levels()[0], ty, 48, 512).unwrap();
         assert_eq!(
             matrix.packed_bytes(),
             matrix.source_bytes(),
             "{}",
             ty.name()
         );
-        let tail = PackedMatrix::allocate(all_kernels()[0], ty, 49, 512).unwrap();
+        let tail = PackedMatrix::allocate(levels()[0], ty, 49, 512).unwrap();
         assert_eq!(tail.n_groups(), 4);
         assert_eq!(
             tail.packed_bytes(),
@@ -346,7 +348,7 @@ fn packed_weights_take_the_files_bytes() {
 #[test]
 #[should_panic(expected = "wrong kind")]
 fn activations_of_another_kind_are_refused() {
-    let kernels = all_kernels()[0];
+    let kernels = levels()[0];
     let matrix = PackedMatrix::allocate(kernels, WeightType::Q4_0, 16, 256).unwrap();
     MatmulPart::new(
         &matrix,
@@ -358,7 +360,7 @@ fn activations_of_another_kind_are_refused() {
 #[test]
 #[should_panic(expected = "another tile")]
 fn activations_of_another_tile_are_refused() {
-    let kernels = all_kernels()[0];
+    let kernels = levels()[0];
     let matrix = PackedMatrix::allocate(kernels, WeightType::Q4_0, 16, 32).unwrap();
     let mut buffers = Activations::new(4, 32).unwrap();
     let x = [1.0; 128];
