@@ -5,9 +5,12 @@ use super::candidates::Candidates;
 /// Divides the logits by `temp`. At or below 0, and when the quotients would overflow (then
 /// any two logits are worlds apart), the best token alone is kept.
 pub(super) fn temperature(candidates: &mut Candidates, temp: f32) {
+    if temp <= 0.0 {
+        return candidates.keep_best();
+    }
     let mut largest = 0.0f32;
     candidates.each(|logit| largest = largest.max(logit.abs()));
-    if temp <= 0.0 || !(largest / temp).is_finite() {
+    if !(largest / temp).is_finite() {
         return candidates.keep_best();
     }
     candidates.divide(temp);
