@@ -212,8 +212,7 @@ impl Vocab {
         if key.len() > self.longest {
             return None;
         }
-        self.table
-            .find(self.mixer.bytes(key), |id| self.key(id) == key)
+        self.table.find(key, |id| self.key(id) == key)
     }
 
     /// The token whose text, as the file writes it, is `text`.
