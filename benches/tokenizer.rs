@@ -47,7 +47,11 @@ fn mixed_text() -> String {
             text.push_str(&format!("x{draw:x} "));
         }
     }
-    text.truncate(text.floor_char_boundary(1 << 20));
+    let end = (0..=1 << 20)
+        .rev()
+        .find(|&at| text.is_char_boundary(at))
+        .unwrap_or(0);
+    text.truncate(end);
     text
 }
 

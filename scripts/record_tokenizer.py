@@ -5,12 +5,13 @@
 
 writes benchdata/golden/tokenizer/llama-tokenize.jsonl: a first line that says where the ids come
 from, then one object a line: the vocabulary file (below MODELS_DIR), the pre-tokenizer that
-replaced the file's own (or null), whether special tokens were parsed, the text, and the ids,
-without BOS. Needs the models of scripts/fetch_models.sh and nothing but Python.
+replaced the file's own in a copy (or null), whether special tokens were parsed, the text, and the
+ids, without BOS. (llama-tokenize does not pass --override-kv on, hence the copies.) Needs the models of scripts/fetch_models.sh and nothing but Python.
 """
 
 import json
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -40,13 +41,25 @@ CASES = [
 ]
 
 
-def tokenize(program, model, pre, parse_special, path):
+def with_pre(model, pre, directory):
+    """A copy of a vocabulary-only file that names another pre-tokenizer."""
+    data = model.read_bytes()
+    key = b"tokenizer.ggml.pre"
+    start = data.index(struct.pack("<Q", len(key)) + key) + 8 + len(key)
+    kind, length = struct.unpack_from("<IQ", data, start)
+    assert kind == 8, "the name is a string"
+    name = pre.encode()
+    head = data[:start] + struct.pack("<IQ", 8, len(name)) + name
+    copy = pathlib.Path(directory) / f"{model.stem}-{pre}.gguf"
+    copy.write_bytes(head + data[start + 12 + length:])
+    return copy
+
+
+def tokenize(program, model, parse_special, path):
     command = [program, "-m", str(model), "--ids", "--no-bos", "--no-escape", "--log-disable",
                "-f", path]
     if not parse_special:
         command.append("--no-parse-special")
-    if pre:
-        command += ["--override-kv", f"tokenizer.ggml.pre=str:{pre}"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return json.loads(shown.strip().splitlines()[-1])
 
@@ -58,17 +71,16 @@ def main():
     root = pathlib.Path(__file__).resolve().parent.parent
     out = root / "benchdata/golden/tokenizer/llama-tokenize.jsonl"
     origin = ("llama-tokenize of llama.cpp as in llama-cpp-python 0.3.36: -m MODEL --ids --no-bos "
-              "--no-escape -f TEXT [--no-parse-special] [--override-kv tokenizer.ggml.pre=str:PRE]")
+              "--no-escape -f TEXT [--no-parse-special], tokenizer.ggml.pre replaced where `pre` is given")
     lines = [json.dumps({"origin": origin, "recorded_by": "scripts/record_tokenizer.py"})]
-    with tempfile.NamedTemporaryFile("w", newline="", encoding="utf-8") as file:
-        for text in TEXTS:
-            file.seek(0)
-            file.truncate()
-            file.write(text)
-            file.flush()
-            for model, pre in CASES:
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / "text"
+        for model, pre in CASES:
+            file = models / model if pre is None else with_pre(models / model, pre, directory)
+            for text in TEXTS:
+                path.write_text(text, encoding="utf-8", newline="")
                 for parse_special in (True, False) if text is TEXTS[-1] else (False,):
-                    ids = tokenize(program, models / model, pre, parse_special, file.name)
+                    ids = tokenize(program, file, parse_special, str(path))
                     lines.append(json.dumps(
                         {"model": model, "pre": pre, "parse_special": parse_special,
                          "text": text, "ids": ids}, ensure_ascii=False))

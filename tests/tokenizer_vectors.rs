@@ -1,7 +1,7 @@
 //! Tokenizers against llama.cpp's own vectors: for each `ggml-vocab-NAME.gguf` there is a
 //! `.inp` file with texts and an `.out` file with the ids that each text must give.
 
-use emel::gguf::{Gguf, Value};
+use emel::gguf::Gguf;
 use emel::tokenizer::{EncodeOptions, TokenId, Tokenizer, TokenizerError};
 use std::path::{Path, PathBuf};
 
@@ -158,30 +158,48 @@ fn recorded_vectors_are_met() {
     let golden = std::fs::read_to_string(&path).unwrap();
     let mut failures = Vec::new();
     let mut count = 0;
+    // Vectors of one vocabulary stand together, so it is read once.
+    let mut loaded: Option<(String, Option<String>, Tokenizer)> = None;
     for line in golden.lines().skip(1) {
-        let case: Golden = serde_json::from_str(line).unwrap();
-        let pre = case
-            .pre
-            .iter()
-            .map(|pre| ("tokenizer.ggml.pre".to_owned(), Value::String(pre.clone())));
-        let model = models().join(&case.model);
-        assert!(
-            model.exists(),
-            "{} is missing; run scripts/fetch_models.sh",
-            model.display()
-        );
-        let gguf = Gguf::open_with(&model, &pre.collect::<Vec<_>>()).unwrap();
-        let tokenizer = Tokenizer::from_metadata(gguf.metadata()).unwrap();
-        let options = EncodeOptions {
-            add_special: false,
-            parse_special: case.parse_special,
+        let Golden {
+            model,
+            pre,
+            parse_special,
+            text,
+            ids,
+        } = serde_json::from_str(line).unwrap();
+        if loaded
+            .as_ref()
+            .is_none_or(|(m, p, _)| *m != model || *p != pre)
+        {
+            let path = models().join(&model);
+            assert!(
+                path.exists(),
+                "{} is missing; run scripts/fetch_models.sh",
+                path.display()
+            );
+            let key = "tokenizer.ggml.pre".to_owned();
+            let replaced: Vec<_> = pre
+                .iter()
+                .map(|pre| (key.clone(), pre.as_str().into()))
+                .collect();
+            let gguf = Gguf::open_with(&path, &replaced).unwrap();
+            let tokenizer = Tokenizer::from_metadata(gguf.metadata()).unwrap();
+            loaded = Some((model.clone(), pre.clone(), tokenizer));
+        }
+        let Some((_, _, tokenizer)) = &loaded else {
+            unreachable!("just loaded")
         };
-        let found = tokenizer.encode(&case.text, options);
-        if found != case.ids {
-            let (model, pre) = (&case.model, &case.pre);
+        let found = tokenizer.encode(
+            &text,
+            EncodeOptions {
+                add_special: false,
+                parse_special,
+            },
+        );
+        if found != ids {
             failures.push(format!(
-                "{model} {pre:?}\n  wanted {:?}\n  found  {found:?}",
-                case.ids
+                "{model} {pre:?}\n  wanted {ids:?}\n  found  {found:?}"
             ));
         }
         count += 1;
@@ -221,6 +239,10 @@ impl Random {
     }
 }
 
+/// Vocabularies without tokens for some control characters and for the first bytes of planes 4
+/// and up. llama.cpp drops such bytes, and so does EMEL.
+const LACKING_BYTES: [&str; 4] = ["falcon", "refact", "starcoder", "SmolLM2"];
+
 /// Random Unicode comes back as it was, whole and token by token. In SPM's spelling `▁` is a
 /// space, so it is left out.
 #[test]
@@ -229,6 +251,7 @@ fn random_unicode_round_trips() {
     let mut random = Random(2024);
     for name in with_vectors.iter().map(String::as_str).chain(OTHERS) {
         let tokenizer = tokenizer(&models().join(name));
+        let lossy = LACKING_BYTES.iter().any(|lacking| name.contains(lacking));
         // Only SPM may put a space first, which the stream shows and the whole text does not.
         let prefix = tokenizer.encode("a", PLAIN);
         let prefix = tokenizer.piece(prefix[0], true).unwrap().starts_with(b" ");
@@ -236,6 +259,14 @@ fn random_unicode_round_trips() {
             let len = 1 + random.below(60);
             let mut text: String = (0..len).map(|_| random.char()).collect();
             text.retain(|c| c != '▁');
+            if lossy {
+                text.retain(|c| {
+                    let ids = tokenizer.encode(&format!("a{c}"), PLAIN);
+                    let kept = tokenizer.decode(&ids, true).unwrap().ends_with(c);
+                    assert!(kept || c.is_control() || c >= '\u{40000}', "{name}: {c:?}");
+                    kept
+                });
+            }
             let ids = tokenizer.encode(&text, PLAIN);
             assert_eq!(tokenizer.decode(&ids, true).unwrap(), text, "{name}");
             let mut stream = tokenizer.detokenizer(true);

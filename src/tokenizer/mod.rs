@@ -260,7 +260,7 @@ impl Tokenizer {
                 Part::Text(range) => {
                     let mut rest = &text[range];
                     while !rest.is_empty() {
-                        let (part, more) = rest.split_at(rest.floor_char_boundary(LONGEST_PART));
+                        let (part, more) = rest.split_at(part_len(rest, LONGEST_PART));
                         self.encode_part(part, &mut cache, &mut merger, &mut out);
                         rest = more;
                     }
@@ -354,6 +354,15 @@ impl Tokenizer {
             .unwrap_or(&bytes);
         Ok(String::from_utf8_lossy(text).into_owned())
     }
+}
+
+/// The most bytes of `text`, `most` or fewer, that end with a character.
+fn part_len(text: &str, most: usize) -> usize {
+    let mut len = text.len().min(most);
+    while !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    len
 }
 
 /// BPE files may carry scores nobody uses; they must still be one a token.

@@ -448,3 +448,10 @@ fn long_runs_are_not_quadratic() {
         }
     }
 }
+
+#[test]
+fn parts_end_with_characters() {
+    assert_eq!(part_len("aé", 9), 3);
+    assert_eq!(part_len("aé", 2), 1);
+    assert_eq!(part_len("", 1), 0);
+}

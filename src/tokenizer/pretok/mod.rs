@@ -244,7 +244,6 @@ const KNOWN: &[PreTokenizer] = &[
         stages: &[Stage::Words(LLAMA3)],
         ignore_merges: true,
         add_bos: true,
-        ..PLAIN
     },
     PreTokenizer {
         names: &["glm4", "glm5"],
@@ -288,7 +287,6 @@ const KNOWN: &[PreTokenizer] = &[
         stages: &[Stage::Words(TEKKEN)],
         ignore_merges: true,
         add_bos: true,
-        ..PLAIN
     },
     PreTokenizer {
         names: &["gpt-4o", "llama4", "kanana2", "minimax-m2"],

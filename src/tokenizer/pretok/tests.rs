@@ -6,10 +6,6 @@ use fancy_regex::Regex;
 
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
-const DEEPSEEK_LETTERS: &str = "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗ\
-    ὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⲳⲳⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ\
-    𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃";
-
 /// Spelled out: without case, `s` would also be `ſ`.
 const CONTRACTIONS: &str = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])";
 
@@ -26,6 +22,14 @@ fn tekken_like(suffix: &str, digits: &str) -> String {
     format!(
         r"{prefix}{upper}*{lower}+{suffix}|{prefix}{upper}+{lower}*{suffix}|\p{{N}}{digits}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
     )
+}
+
+/// Ranges as a pattern writes them.
+fn listed(ranges: &[(u32, u32)]) -> String {
+    ranges
+        .iter()
+        .map(|(first, last)| format!(r"\u{{{first:x}}}-\u{{{last:x}}}"))
+        .collect()
 }
 
 /// The patterns of a pre-tokenizer, applied in order.
@@ -52,7 +56,7 @@ fn patterns(name: &str) -> Vec<String> {
         // White space is replaced before the next patterns see it, so U+3000 is no sign.
         "deepseek-llm" => vec![
             r"[\r\n]".to_owned(),
-            format!(r"\s?[{DEEPSEEK_LETTERS}]+"),
+            format!(r"\s?[{}]+", listed(super::DEEPSEEK_LETTERS.ranges)),
             r"\s?[!-/:-~！-／：-～‘-‟\u{3001}-。]+".to_owned(),
             r"\s+$".to_owned(),
             r"[[一-龥ࠀ-一가-\u{d7ff}]--\s]+".to_owned(),
