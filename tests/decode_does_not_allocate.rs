@@ -16,21 +16,31 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Allocations of a hundred decode steps that cross a cache block.
 fn allocations(family: &'static str, ty: TensorType, config: &SamplerConfig) -> usize {
-    let model = TestModel::new(family, ty).write_temporary().expect("a temporary model");
+    let model = TestModel::new(family, ty)
+        .write_temporary()
+        .expect("a temporary model");
     let execution = ExecutionPolicy {
         fork_min_work: 256,
         split_min_depth: 64,
         ..ExecutionPolicy::new(Level::best(), 3)
     };
-    let options =
-        LoadOptions { n_ctx: Some(512), ..LoadOptions::new(execution, RoutePolicy::default()) };
+    let options = LoadOptions {
+        n_ctx: Some(512),
+        ..LoadOptions::new(execution, RoutePolicy::default())
+    };
     let engine = Engine::load(model.path(), &options).expect("a valid model");
     let sampler = Sampler::new(config, engine.n_vocab()).expect("a valid configuration");
-    let limits = Limits { max_tokens: None, end_tokens: vec![] };
+    let limits = Limits {
+        max_tokens: None,
+        end_tokens: vec![],
+    };
     let session = Session::new(engine, sampler, limits);
     let mut generator = Generator::new(&session);
     let prefilled = Output::new();
-    generator.process_event(Prompt { tokens: &[3, 4, 5, 6, 7, 8, 9, 10, 11, 12], output: &prefilled });
+    generator.process_event(Prompt {
+        tokens: &[3, 4, 5, 6, 7, 8, 9, 10, 11, 12],
+        output: &prefilled,
+    });
     prefilled.take().expect("an output").expect("a prefill");
     let stepped = Output::new();
     generator.process_event(Step { output: &stepped });
@@ -47,8 +57,14 @@ fn allocations(family: &'static str, ty: TensorType, config: &SamplerConfig) -> 
 
 #[test]
 fn a_decode_step_allocates_nothing() {
-    let greedy = SamplerConfig { temp: 0.0, ..SamplerConfig::default() };
+    let greedy = SamplerConfig {
+        temp: 0.0,
+        ..SamplerConfig::default()
+    };
     assert_eq!(allocations("llama", TensorType::Q4_1, &greedy), 0);
     assert_eq!(allocations("gemma3", TensorType::Q6_K, &greedy), 0);
-    assert_eq!(allocations("qwen3", TensorType::F16, &SamplerConfig::default()), 0);
+    assert_eq!(
+        allocations("qwen3", TensorType::F16, &SamplerConfig::default()),
+        0
+    );
 }

@@ -27,7 +27,12 @@ struct Setting {
 
 impl Setting {
     fn name(&self) -> String {
-        let Setting { level, threads, route, ubatch } = self;
+        let Setting {
+            level,
+            threads,
+            route,
+            ubatch,
+        } = self;
         format!("--isa {level} -t {threads} --route {route} -ub {ubatch}")
     }
 }
@@ -52,15 +57,23 @@ fn product(levels: &[Level]) -> Vec<Setting> {
 
 /// A sample of `all` in which each value of each setting occurs.
 fn sample(all: &[Setting], n: usize) -> Vec<Setting> {
-    let mut chosen: Vec<Setting> = all.iter().step_by((all.len() / n).max(1)).copied().collect();
+    let mut chosen: Vec<Setting> = all
+        .iter()
+        .step_by((all.len() / n).max(1))
+        .copied()
+        .collect();
     let mut missing = |value: &str, of: fn(&Setting) -> &str| {
         if !chosen.iter().any(|setting| of(setting) == value) {
             chosen.extend(all.iter().find(|setting| of(setting) == value));
         }
     };
-    THREADS.iter().for_each(|value| missing(value, |s| s.threads));
+    THREADS
+        .iter()
+        .for_each(|value| missing(value, |s| s.threads));
     ROUTES.iter().for_each(|value| missing(value, |s| s.route));
-    UBATCHES.iter().for_each(|value| missing(value, |s| s.ubatch));
+    UBATCHES
+        .iter()
+        .for_each(|value| missing(value, |s| s.ubatch));
     for level in Level::available() {
         missing(level.name(), |s| s.level.name());
     }
@@ -74,15 +87,32 @@ fn checksums(model: &Path, ids: &Path, n_predict: &str, setting: &Setting) -> St
         .arg(model)
         .arg("-f")
         .arg(ids)
-        .args(["-n", n_predict, "--temp", "0", "-c", "2304", "--logits-checksum", "-no-cnv"])
+        .args([
+            "-n",
+            n_predict,
+            "--temp",
+            "0",
+            "-c",
+            "2304",
+            "--logits-checksum",
+            "-no-cnv",
+        ])
         .args(["--no-perf", "--ignore-eos", "--isa", setting.level.name()])
-        .args(["-t", setting.threads, "--route", setting.route, "-ub", setting.ubatch])
+        .args([
+            "-t",
+            setting.threads,
+            "--route",
+            setting.route,
+            "-ub",
+            setting.ubatch,
+        ])
         .output()
         .expect("emel-run starts");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{}: {errors}", setting.name());
     let line = errors.lines().find(|line| line.contains("logits="));
-    line.unwrap_or_else(|| panic!("{}: no checksums in {errors}", setting.name())).to_owned()
+    line.unwrap_or_else(|| panic!("{}: no checksums in {errors}", setting.name()))
+        .to_owned()
 }
 
 /// Runs every setting over one prompt and finds them all alike.
@@ -95,14 +125,18 @@ fn one_value(model: &Path, prompt: &str, n_predict: &str, settings: &[Setting]) 
         found.entry(sums).or_default().push(setting.name());
     }
     // The first setting again, in another process.
-    found.entry(checksums(model, &file, n_predict, &settings[0])).or_default();
+    found
+        .entry(checksums(model, &file, n_predict, &settings[0]))
+        .or_default();
     let _ = std::fs::remove_file(&file);
     assert_eq!(found.len(), 1, "{}: {found:#?}", model.display());
 }
 
 /// Text of about `n` tokens, no two sentences alike.
 fn text(n: usize) -> String {
-    let words = ["river", "stone", "market", "letter", "engine", "garden", "signal", "winter"];
+    let words = [
+        "river", "stone", "market", "letter", "engine", "garden", "signal", "winter",
+    ];
     let mut text = String::new();
     let mut seed = 12345u32;
     for i in 0..n.div_ceil(2) {
@@ -142,7 +176,12 @@ fn long_prompt(name: &str) {
     let model = model(name);
     let levels = levels();
     let all = product(&levels);
-    let pick = |level: Level, threads, route, ubatch| Setting { level, threads, route, ubatch };
+    let pick = |level: Level, threads, route, ubatch| Setting {
+        level,
+        threads,
+        route,
+        ubatch,
+    };
     let best = levels.last().copied().unwrap_or(Level::Scalar);
     let mut settings = vec![
         pick(best, "1", "wide", "512"),
@@ -152,7 +191,12 @@ fn long_prompt(name: &str) {
         pick(best, "2", "chunk4", "512"),
     ];
     settings.extend(levels.iter().map(|&level| pick(level, "2", "auto", "64")));
-    one_value(&model, &text(2000), "4", if full() { &all } else { &settings });
+    one_value(
+        &model,
+        &text(2000),
+        "4",
+        if full() { &all } else { &settings },
+    );
 }
 
 #[test]

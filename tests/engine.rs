@@ -39,14 +39,24 @@ const TYPES: [TensorType; 15] = [
 ];
 
 fn greedy(n_vocab: usize) -> Sampler {
-    let config = SamplerConfig { temp: 0.0, ..SamplerConfig::default() };
+    let config = SamplerConfig {
+        temp: 0.0,
+        ..SamplerConfig::default()
+    };
     Sampler::new(&config, n_vocab).expect("a valid configuration")
 }
 
 fn session(path: &Path, options: &LoadOptions, max_tokens: usize) -> Session {
     let engine = Engine::load(path, options).unwrap_or_else(|e| panic!("{e}"));
     let sampler = greedy(engine.n_vocab());
-    Session::new(engine, sampler, Limits { max_tokens: Some(max_tokens), end_tokens: vec![] })
+    Session::new(
+        engine,
+        sampler,
+        Limits {
+            max_tokens: Some(max_tokens),
+            end_tokens: vec![],
+        },
+    )
 }
 
 fn options(level: Level, lanes: usize, routes: RoutePolicy) -> LoadOptions {
@@ -56,13 +66,22 @@ fn options(level: Level, lanes: usize, routes: RoutePolicy) -> LoadOptions {
         split_min_depth: 64,
         ..ExecutionPolicy::new(level, lanes)
     };
-    LoadOptions { n_ctx: Some(256), ..LoadOptions::new(execution, routes) }
+    LoadOptions {
+        n_ctx: Some(256),
+        ..LoadOptions::new(execution, routes)
+    }
 }
 
 fn prompt(generator: &mut Generator<'_>, tokens: &[TokenId]) -> Result<usize, EngineError> {
     let output = Output::new();
-    assert!(generator.process_event(Prompt { tokens, output: &output }));
-    output.take().expect("an accepted event has an output").map(|prefilled| prefilled.reused)
+    assert!(generator.process_event(Prompt {
+        tokens,
+        output: &output
+    }));
+    output
+        .take()
+        .expect("an accepted event has an output")
+        .map(|prefilled| prefilled.reused)
 }
 
 fn step(generator: &mut Generator<'_>) -> Result<Stepped, EngineError> {
@@ -85,18 +104,32 @@ fn bits(path: &Path, options: &LoadOptions, tokens: &[TokenId]) -> Vec<u32> {
 }
 
 fn tokens(n: usize) -> Vec<TokenId> {
-    (0..n as TokenId).map(|i| 3 + (i * 37 + i * i) % 290).collect()
+    (0..n as TokenId)
+        .map(|i| 3 + (i * 37 + i * i) % 290)
+        .collect()
 }
 
 /// One model on every level, route, batch and number of lanes.
 fn agree_everywhere(family: &'static str, ty: TensorType) {
-    let model = TestModel::new(family, ty).write_temporary().expect("a temporary model");
+    let model = TestModel::new(family, ty)
+        .write_temporary()
+        .expect("a temporary model");
     let tokens = tokens(71);
-    let base = bits(model.path(), &options(Level::Scalar, 1, RoutePolicy::default()), &tokens);
-    assert!(base.iter().all(|&bits| f32::from_bits(bits).is_finite()), "{family} {ty}");
+    let base = bits(
+        model.path(),
+        &options(Level::Scalar, 1, RoutePolicy::default()),
+        &tokens,
+    );
+    assert!(
+        base.iter().all(|&bits| f32::from_bits(bits).is_finite()),
+        "{family} {ty}"
+    );
     let mut check = |level: Level, lanes: usize, routes: RoutePolicy| {
         let found = bits(model.path(), &options(level, lanes, routes), &tokens);
-        assert!(found == base, "{family} {ty}: {level}, {lanes} lanes, {routes:?}");
+        assert!(
+            found == base,
+            "{family} {ty}: {level}, {lanes} lanes, {routes:?}"
+        );
     };
     for level in Level::available() {
         check(level, 2, RoutePolicy::default());
@@ -132,9 +165,13 @@ fn float_models_lie_at_the_oracle() {
 fn against_oracle(path: &Path, tokens: &[TokenId], n: usize) -> Summary {
     let gguf = Gguf::open(path).expect("a readable model");
     let bound = emel::model::bind(&gguf).expect("a supported model");
-    let mut oracle = Oracle::new(&gguf, &bound).expect("enough memory").with_threads(2);
+    let mut oracle = Oracle::new(&gguf, &bound)
+        .expect("enough memory")
+        .with_threads(2);
     let positions: Vec<usize> = (tokens.len() - n..tokens.len()).collect();
-    let truth = oracle.prefill(tokens, Want::At(&positions)).expect("the tokens are valid");
+    let truth = oracle
+        .prefill(tokens, Want::At(&positions))
+        .expect("the tokens are valid");
 
     let routes = RoutePolicy::default();
     let options = LoadOptions {
@@ -147,7 +184,10 @@ fn against_oracle(path: &Path, tokens: &[TokenId], n: usize) -> Summary {
         prompt(&mut generator, &tokens[..=position]).expect("the prompt fits");
         let distance = Distance::between(&session.logits(), truth);
         let output = Output::new();
-        generator.process_event(Halt { reason: StopReason::Cancelled, output: &output });
+        generator.process_event(Halt {
+            reason: StopReason::Cancelled,
+            output: &output,
+        });
         distance
     });
     Summary::of(distances)
@@ -161,7 +201,10 @@ const TEXT: &str = "The first lighthouses were fires on hilltops, kept burning t
 fn real_text(path: &Path) -> Vec<TokenId> {
     let gguf = Gguf::open(path).expect("a readable model");
     let tokenizer = Tokenizer::from_metadata(gguf.metadata()).expect("a known tokenizer");
-    let options = EncodeOptions { add_special: true, parse_special: false };
+    let options = EncodeOptions {
+        add_special: true,
+        parse_special: false,
+    };
     let mut tokens = tokenizer.encode(TEXT, options);
     tokens.truncate(68);
     assert_eq!(tokens.len(), 68);
@@ -176,7 +219,10 @@ fn smollm2_lies_near_the_oracle() {
     let summary = against_oracle(&path, &real_text(&path), 64);
     println!("SmolLM2: {summary}");
     assert!(summary.mean_kl < 6e-3 && summary.max_kl < 4e-2, "{summary}");
-    assert!(summary.max_difference < 3.0 && summary.top_agreements >= 56, "{summary}");
+    assert!(
+        summary.max_difference < 3.0 && summary.top_agreements >= 56,
+        "{summary}"
+    );
 }
 
 #[test]
@@ -185,11 +231,16 @@ fn gemma3_lies_near_the_oracle() {
     let summary = against_oracle(&path, &real_text(&path), 64);
     println!("Gemma 3: {summary}");
     assert!(summary.mean_kl < 1e-2 && summary.max_kl < 6e-2, "{summary}");
-    assert!(summary.max_difference < 3.5 && summary.top_agreements >= 56, "{summary}");
+    assert!(
+        summary.max_difference < 3.5 && summary.top_agreements >= 56,
+        "{summary}"
+    );
 }
 
 fn small() -> emel::model::testing::TemporaryModel {
-    TestModel::new("llama", TensorType::Q4_0).write_temporary().expect("a temporary model")
+    TestModel::new("llama", TensorType::Q4_0)
+        .write_temporary()
+        .expect("a temporary model")
 }
 
 fn small_options() -> LoadOptions {
@@ -201,16 +252,28 @@ fn prompts_that_cannot_run_are_refused_and_the_session_goes_on() {
     let model = small();
     let session = session(model.path(), &small_options(), 2);
     let mut generator = Generator::new(&session);
-    assert!(matches!(prompt(&mut generator, &[]), Err(EngineError::EmptyPrompt)));
+    assert!(matches!(
+        prompt(&mut generator, &[]),
+        Err(EngineError::EmptyPrompt)
+    ));
     assert!(matches!(
         prompt(&mut generator, &tokens(257)),
-        Err(EngineError::PromptTooLong { n_prompt: 257, n_ctx: 256 })
+        Err(EngineError::PromptTooLong {
+            n_prompt: 257,
+            n_ctx: 256
+        })
     ));
     assert!(matches!(
         prompt(&mut generator, &[5, 300]),
-        Err(EngineError::ForeignToken { id: 300, n_vocab: 300 })
+        Err(EngineError::ForeignToken {
+            id: 300,
+            n_vocab: 300
+        })
     ));
-    assert_eq!(prompt(&mut generator, &tokens(256)).expect("it fits exactly"), 0);
+    assert_eq!(
+        prompt(&mut generator, &tokens(256)).expect("it fits exactly"),
+        0
+    );
 }
 
 #[test]
@@ -224,7 +287,10 @@ fn events_out_of_turn_change_nothing() {
     prompt(&mut generator, &tokens(9)).expect("the prompt fits");
     let second = Output::new();
     let again = [4];
-    generator.process_event(Prompt { tokens: &again, output: &second });
+    generator.process_event(Prompt {
+        tokens: &again,
+        output: &second,
+    });
     assert!(second.take().is_none(), "a prompt in the middle of a reply");
     assert_eq!(session.cached_tokens().len(), 9);
     assert!(step(&mut generator).expect("a step").token.is_some());
@@ -236,20 +302,29 @@ fn generation_ends_at_its_limit_at_an_end_token_and_at_the_context() {
     let session = session(model.path(), &small_options(), 2);
     let mut generator = Generator::new(&session);
     prompt(&mut generator, &tokens(9)).expect("the prompt fits");
-    let first = step(&mut generator).expect("a step").token.expect("a token");
+    let first = step(&mut generator)
+        .expect("a step")
+        .token
+        .expect("a token");
     assert_eq!(first.index, 0);
     assert!(step(&mut generator).expect("a step").token.is_some());
     let end = step(&mut generator).expect("a step");
     assert_eq!((end.token, end.stop), (None, Some(StopReason::Limit)));
     assert!(generator.is_finished());
 
-    session.set_limits(Limits { max_tokens: None, end_tokens: vec![first.id] });
+    session.set_limits(Limits {
+        max_tokens: None,
+        end_tokens: vec![first.id],
+    });
     assert_eq!(prompt(&mut generator, &tokens(9)).expect("it fits"), 8);
     let end = step(&mut generator).expect("a step");
     assert_eq!(end.token.map(|token| token.id), Some(first.id));
     assert_eq!(end.stop, Some(StopReason::EndOfGeneration));
 
-    session.set_limits(Limits { max_tokens: None, end_tokens: vec![] });
+    session.set_limits(Limits {
+        max_tokens: None,
+        end_tokens: vec![],
+    });
     prompt(&mut generator, &tokens(254)).expect("it fits");
     let mut n_tokens = 0;
     let end = loop {
@@ -274,7 +349,10 @@ fn what_the_cache_holds_of_a_prompt_is_not_computed_again_and_changes_no_bit() {
         prompt(&mut generator, tokens).expect("the prompt fits");
         let output = Output::new();
         let reason = StopReason::Cancelled;
-        assert!(generator.process_event(Halt { reason, output: &output }));
+        assert!(generator.process_event(Halt {
+            reason,
+            output: &output
+        }));
     }
     assert_eq!(prompt(&mut generator, &tokens(100)).expect("it fits"), 30);
     let mut found = Vec::new();
@@ -293,12 +371,24 @@ fn the_awaitable_entry_is_ready_when_the_dispatch_has_run() {
     let output = Output::new();
     let tokens = tokens(9);
     {
-        let event = Prompt { tokens: &tokens, output: &output };
+        let event = Prompt {
+            tokens: &tokens,
+            output: &output,
+        };
         let mut dispatch = pin!(generator.process_event_async(event));
-        let polled = dispatch.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let polled = dispatch
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()));
         assert_eq!(polled, Poll::Ready(true));
     }
-    assert_eq!(output.take().expect("an output").expect("a prefill").computed, 9);
+    assert_eq!(
+        output
+            .take()
+            .expect("an output")
+            .expect("a prefill")
+            .computed,
+        9
+    );
 }
 
 #[test]
@@ -313,7 +403,10 @@ fn nan_logits_end_the_session_with_an_error() {
     assert!(generator.is_failed());
     let late = Output::new();
     let again = [4];
-    generator.process_event(Prompt { tokens: &again, output: &late });
+    generator.process_event(Prompt {
+        tokens: &again,
+        output: &late,
+    });
     assert!(late.take().is_none(), "a failed session takes nothing");
 }
 
@@ -324,12 +417,27 @@ fn policies_and_levels_that_mean_nothing_are_refused() {
         Ok(_) => panic!("{options:?} was accepted"),
         Err(error) => error,
     };
-    let zero_lanes = LoadOptions { execution: ExecutionPolicy::new(Level::Scalar, 0), ..small_options() };
-    assert!(matches!(refused(zero_lanes), EngineError::Policy { value: 0, .. }));
-    let zero_batch = LoadOptions { routes: RoutePolicy::default().with_ubatch(0), ..small_options() };
-    assert!(matches!(refused(zero_batch), EngineError::Policy { value: 0, .. }));
+    let zero_lanes = LoadOptions {
+        execution: ExecutionPolicy::new(Level::Scalar, 0),
+        ..small_options()
+    };
+    assert!(matches!(
+        refused(zero_lanes),
+        EngineError::Policy { value: 0, .. }
+    ));
+    let zero_batch = LoadOptions {
+        routes: RoutePolicy::default().with_ubatch(0),
+        ..small_options()
+    };
+    assert!(matches!(
+        refused(zero_batch),
+        EngineError::Policy { value: 0, .. }
+    ));
     for level in Level::ALL.into_iter().filter(|level| !level.is_available()) {
-        let options = LoadOptions { execution: ExecutionPolicy::new(level, 1), ..small_options() };
+        let options = LoadOptions {
+            execution: ExecutionPolicy::new(level, 1),
+            ..small_options()
+        };
         assert!(matches!(refused(options), EngineError::Unavailable(_)));
     }
 }

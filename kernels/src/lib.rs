@@ -23,8 +23,6 @@ mod rope;
 pub(crate) mod simd;
 #[cfg(test)]
 mod test_util;
-#[cfg(test)]
-mod testing;
 
 pub use argmax::{ArgmaxError, ArgmaxJob};
 pub use attention::{

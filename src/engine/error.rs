@@ -64,7 +64,9 @@ pub enum EngineError {
     #[error("the prompt is empty: give at least one token")]
     EmptyPrompt,
     /// The prompt does not fit in the context.
-    #[error("the prompt has {n_prompt} tokens, but the context holds {n_ctx}: shorten it or raise the context size (-c)")]
+    #[error(
+        "the prompt has {n_prompt} tokens, but the context holds {n_ctx}: shorten it or raise the context size (-c)"
+    )]
     PromptTooLong {
         /// Tokens in the prompt.
         n_prompt: usize,
@@ -85,5 +87,9 @@ pub enum EngineError {
 }
 
 fn available_levels() -> String {
-    Level::available().iter().map(|level| level.name()).collect::<Vec<_>>().join(", ")
+    Level::available()
+        .iter()
+        .map(|level| level.name())
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -78,9 +78,15 @@ impl Forker<'_> {
     /// [`EngineError::Lane`] when a lane could not be reached or died.
     pub fn run<J: Job>(&mut self, job: &mut J, work: usize) -> Result<(), EngineError> {
         let mut failure = None;
-        let context =
-            Context { lanes: self.lanes, min_work: self.min_work, job, failure: &mut failure };
-        let accepted = ForkStateMachine::new(context).process_event(Submit { work }).is_ok();
+        let context = Context {
+            lanes: self.lanes,
+            min_work: self.min_work,
+            job,
+            failure: &mut failure,
+        };
+        let accepted = ForkStateMachine::new(context)
+            .process_event(Submit { work })
+            .is_ok();
         debug_assert!(accepted, "an idle machine accepts a job");
         failure.map_or(Ok(()), |lane| Err(EngineError::Lane(lane)))
     }

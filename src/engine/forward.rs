@@ -46,7 +46,9 @@ impl Pass for Wide {
 /// Writes the embedding rows of `tokens` to the residual stream, `[tokens, d_model]`.
 fn embed(engine: &mut Engine, tokens: &[TokenId]) -> Result<(), EngineError> {
     let table = &engine.embedding;
-    let bytes = engine.source.data(&engine.source.tensors()[table.tensor.index()]);
+    let bytes = engine
+        .source
+        .data(&engine.source.tensors()[table.tensor.index()]);
     let rows = engine.workspace.x.chunks_exact_mut(engine.spec.d_model);
     tokens.iter().zip(rows).try_for_each(|(&id, row)| {
         let start = id as usize * table.row_bytes;

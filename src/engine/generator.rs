@@ -238,14 +238,23 @@ impl GenerateStateMachineContext for Driver<'_> {
     fn refuse_long(&mut self, prompt: &Prompt<'_>) -> Result<(), ()> {
         let n_ctx = self.0.borrow().engine.n_ctx();
         let n_prompt = prompt.tokens.len();
-        prompt.output.put(Err(EngineError::PromptTooLong { n_prompt, n_ctx }));
+        prompt
+            .output
+            .put(Err(EngineError::PromptTooLong { n_prompt, n_ctx }));
         Ok(())
     }
 
     fn refuse_foreign(&mut self, prompt: &Prompt<'_>) -> Result<(), ()> {
         let n_vocab = self.0.borrow().engine.n_vocab();
-        let id = prompt.tokens.iter().copied().find(|&id| id as usize >= n_vocab);
-        prompt.output.put(Err(EngineError::ForeignToken { id: id.unwrap_or_default(), n_vocab }));
+        let id = prompt
+            .tokens
+            .iter()
+            .copied()
+            .find(|&id| id as usize >= n_vocab);
+        prompt.output.put(Err(EngineError::ForeignToken {
+            id: id.unwrap_or_default(),
+            n_vocab,
+        }));
         Ok(())
     }
 
@@ -257,7 +266,11 @@ impl GenerateStateMachineContext for Driver<'_> {
         let pool = state.engine.pools.batch;
         let result = prefill::run(&mut state.engine, rest, &mut routes)
             .and_then(|()| forward::logits(&mut state.engine, pool))
-            .map(|()| Prefilled { reused, computed: rest.len(), routes });
+            .map(|()| Prefilled {
+                reused,
+                computed: rest.len(),
+                routes,
+            });
         state.broken = result.is_err();
         prompt.output.put(result);
         Ok(())
@@ -270,7 +283,10 @@ impl GenerateStateMachineContext for Driver<'_> {
         let result = forward::pass::<Scalar>(&mut state.engine, &pending, pool)
             .and_then(|()| forward::logits(&mut state.engine, pool));
         state.broken = result.is_err();
-        result.err().into_iter().for_each(|error| step.output.put(Err(error)));
+        result
+            .err()
+            .into_iter()
+            .for_each(|error| step.output.put(Err(error)));
         Ok(())
     }
 
@@ -281,17 +297,26 @@ impl GenerateStateMachineContext for Driver<'_> {
     }
 
     fn stop_at_limit(&mut self, step: &Step<'_>) -> Result<(), ()> {
-        step.output.put(Ok(Stepped { token: None, stop: Some(StopReason::Limit) }));
+        step.output.put(Ok(Stepped {
+            token: None,
+            stop: Some(StopReason::Limit),
+        }));
         Ok(())
     }
 
     fn stop_at_context(&mut self, step: &Step<'_>) -> Result<(), ()> {
-        step.output.put(Ok(Stepped { token: None, stop: Some(StopReason::ContextFull) }));
+        step.output.put(Ok(Stepped {
+            token: None,
+            stop: Some(StopReason::ContextFull),
+        }));
         Ok(())
     }
 
     fn halt(&mut self, halt: &Halt<'_>) -> Result<(), ()> {
-        halt.output.put(Ok(Stepped { token: None, stop: Some(halt.reason) }));
+        halt.output.put(Ok(Stepped {
+            token: None,
+            stop: Some(halt.reason),
+        }));
         Ok(())
     }
 
@@ -308,7 +333,9 @@ pub struct Generator<'s> {
 impl<'s> Generator<'s> {
     /// An idle generator over `session`.
     pub fn new(session: &'s Session) -> Self {
-        Self { machine: GenerateStateMachine::new(Driver(session)) }
+        Self {
+            machine: GenerateStateMachine::new(Driver(session)),
+        }
     }
 
     /// Dispatches one event to completion and reports whether the machine took it. What came of it

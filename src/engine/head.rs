@@ -69,7 +69,10 @@ impl HeadStateMachineContext for Context<'_> {
             matmul::multiply::<TileT1, 1>(
                 engine.kernels,
                 &mut engine.pools.forker(pool, &engine.execution),
-                Buffers { activations: &mut work.activations, scratch: &mut work.scratch },
+                Buffers {
+                    activations: &mut work.activations,
+                    scratch: &mut work.scratch,
+                },
                 &work.normed[..engine.spec.d_model],
                 1,
                 [(&engine.weights.output, &mut work.logits)],
@@ -108,7 +111,11 @@ impl HeadStateMachineContext for Context<'_> {
 /// [`EngineError::Lane`] when a lane is lost.
 pub(super) fn run(engine: &mut Engine, pool: usize) -> Result<(), EngineError> {
     let mut failure = None;
-    let context = Context { engine, pool, failure: &mut failure };
+    let context = Context {
+        engine,
+        pool,
+        failure: &mut failure,
+    };
     let _ = HeadStateMachine::new(context).process_event(Project);
     failure.map_or(Ok(()), Err)
 }

@@ -14,8 +14,8 @@ use super::workspace::Workspace;
 use crate::model::{Activation, AttentionForm, LayerSpec};
 use emel_kernels::{
     AddBiasJob, AddJob, AddRmsNormJob, AttentionInput, AttentionJob, AttentionMergeJob,
-    AttentionSplitJob, GluJob, HeadNormJob, Kernels, LayerCache, PostNormJob,
-    PostNormThenNormJob, RmsNormJob, RopeJob, RopeTable, StoreKvJob,
+    AttentionSplitJob, GluJob, HeadNormJob, Kernels, LayerCache, PostNormJob, PostNormThenNormJob,
+    RmsNormJob, RopeJob, RopeTable, StoreKvJob,
 };
 use sml::sml;
 use std::marker::PhantomData;
@@ -91,7 +91,6 @@ impl Parts<'_> {
     fn n_residual(&self) -> usize {
         self.n_tokens * self.weights.attn_norm.len()
     }
-
 }
 
 impl<P: Pass> Context<'_, P> {
@@ -118,10 +117,7 @@ impl<P: Pass> Context<'_, P> {
 
     /// Runs `action` on the borrowed parts; an error is kept for the caller and raises the
     /// machine's exception.
-    fn act(
-        &mut self,
-        action: impl FnOnce(Parts<'_>) -> Result<(), EngineError>,
-    ) -> Result<(), ()> {
+    fn act(&mut self, action: impl FnOnce(Parts<'_>) -> Result<(), EngineError>) -> Result<(), ()> {
         action(self.parts()).map_err(|error| *self.failure = Some(error))
     }
 }
@@ -185,7 +181,10 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             let n = parts.n_residual();
             let (x, out) = (&parts.work.x[..n], &mut parts.work.normed[..n]);
             let norm = &parts.weights.attn_norm;
-            parts.forker.run(&mut RmsNormJob::new(parts.kernels, x, norm, parts.eps, out), n)
+            parts.forker.run(
+                &mut RmsNormJob::new(parts.kernels, x, norm, parts.eps, out),
+                n,
+            )
         })
     }
 
@@ -197,7 +196,10 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             matmul::multiply::<P::Tile, 3>(
                 parts.kernels,
                 &mut parts.forker,
-                Buffers { activations: &mut work.activations, scratch: &mut work.scratch },
+                Buffers {
+                    activations: &mut work.activations,
+                    scratch: &mut work.scratch,
+                },
                 &work.normed[..n_residual],
                 n,
                 [
@@ -220,7 +222,9 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             ];
             rows.into_iter().try_for_each(|(rows, bias)| {
                 let work = rows.len();
-                parts.forker.run(&mut AddBiasJob::new(parts.kernels, rows, bias), work)
+                parts
+                    .forker
+                    .run(&mut AddBiasJob::new(parts.kernels, rows, bias), work)
             })
         })
     }
@@ -275,9 +279,10 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             let q = &work.q[..n * spec.q_dim()];
             let input = attention_input(spec, q, parts.cache, parts.pos0);
             let out = &mut work.attended[..n * spec.o_dim()];
-            let mut job =
-                AttentionJob::new(parts.kernels, input, &mut work.attention, out);
-            parts.forker.run(&mut job, attention_work(spec, n, parts.pos0))
+            let mut job = AttentionJob::new(parts.kernels, input, &mut work.attention, out);
+            parts
+                .forker
+                .run(&mut job, attention_work(spec, n, parts.pos0))
         })
     }
 
@@ -288,7 +293,9 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             let q = &work.q[..n * spec.q_dim()];
             let input = attention_input(spec, q, parts.cache, parts.pos0);
             let mut job = AttentionSplitJob::new(parts.kernels, input, &mut work.attention);
-            parts.forker.run(&mut job, attention_work(spec, n, parts.pos0))
+            parts
+                .forker
+                .run(&mut job, attention_work(spec, n, parts.pos0))
         })
     }
 
@@ -313,7 +320,10 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             matmul::multiply::<P::Tile, 1>(
                 parts.kernels,
                 &mut parts.forker,
-                Buffers { activations: &mut work.activations, scratch: &mut work.scratch },
+                Buffers {
+                    activations: &mut work.activations,
+                    scratch: &mut work.scratch,
+                },
                 &work.attended[..n * spec.o_dim()],
                 n,
                 [(&weights.wo, &mut work.projected[..n_residual])],
@@ -325,7 +335,11 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
         self.act(|mut parts| {
             let n = parts.n_residual();
             let work = &mut *parts.work;
-            let (x, y, out) = (&mut work.x[..n], &work.projected[..n], &mut work.normed[..n]);
+            let (x, y, out) = (
+                &mut work.x[..n],
+                &work.projected[..n],
+                &mut work.normed[..n],
+            );
             let norm = &parts.weights.ffn_norm;
             let mut job = AddRmsNormJob::new(parts.kernels, x, y, norm, parts.eps, out);
             parts.forker.run(&mut job, n)
@@ -336,10 +350,17 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
         self.act(|mut parts| {
             let n = parts.n_residual();
             let work = &mut *parts.work;
-            let (x, y, out) = (&mut work.x[..n], &work.projected[..n], &mut work.normed[..n]);
+            let (x, y, out) = (
+                &mut work.x[..n],
+                &work.projected[..n],
+                &mut work.normed[..n],
+            );
             let weights = parts.weights;
             let post = PostNormJob::new(parts.kernels, x, y, &weights.post_attn_norm, parts.eps);
-            parts.forker.run(&mut PostNormThenNormJob::new(post, &weights.ffn_norm, out), n)
+            parts.forker.run(
+                &mut PostNormThenNormJob::new(post, &weights.ffn_norm, out),
+                n,
+            )
         })
     }
 
@@ -351,7 +372,10 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             matmul::multiply::<P::Tile, 2>(
                 parts.kernels,
                 &mut parts.forker,
-                Buffers { activations: &mut work.activations, scratch: &mut work.scratch },
+                Buffers {
+                    activations: &mut work.activations,
+                    scratch: &mut work.scratch,
+                },
                 &work.normed[..n_residual],
                 n,
                 [
@@ -366,7 +390,9 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
         self.act(|mut parts| {
             let n = parts.n_tokens * parts.spec.d_ff;
             let (gate, up) = (&mut parts.work.gate[..n], &parts.work.up[..n]);
-            parts.forker.run(&mut GluJob::silu(parts.kernels, gate, up), GATE_WORK * n)
+            parts
+                .forker
+                .run(&mut GluJob::silu(parts.kernels, gate, up), GATE_WORK * n)
         })
     }
 
@@ -374,7 +400,9 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
         self.act(|mut parts| {
             let n = parts.n_tokens * parts.spec.d_ff;
             let (gate, up) = (&mut parts.work.gate[..n], &parts.work.up[..n]);
-            parts.forker.run(&mut GluJob::gelu(parts.kernels, gate, up), GATE_WORK * n)
+            parts
+                .forker
+                .run(&mut GluJob::gelu(parts.kernels, gate, up), GATE_WORK * n)
         })
     }
 
@@ -386,7 +414,10 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             matmul::multiply::<P::Tile, 1>(
                 parts.kernels,
                 &mut parts.forker,
-                Buffers { activations: &mut work.activations, scratch: &mut work.scratch },
+                Buffers {
+                    activations: &mut work.activations,
+                    scratch: &mut work.scratch,
+                },
                 &work.gate[..n * spec.d_ff],
                 n,
                 [(&weights.w_down, &mut work.projected[..n_residual])],
@@ -433,7 +464,14 @@ pub(super) fn run<P: Pass>(
 ) -> Result<(), EngineError> {
     let mut failure = None;
     let pass = PhantomData::<P>;
-    let context = Context { engine, layer, n_tokens, pool, failure: &mut failure, pass };
+    let context = Context {
+        engine,
+        layer,
+        n_tokens,
+        pool,
+        failure: &mut failure,
+        pass,
+    };
     let _ = LayerStateMachine::new(context).process_event(Run);
     failure.map_or(Ok(()), Err)
 }

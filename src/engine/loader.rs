@@ -36,7 +36,12 @@ pub struct LoadOptions {
 impl LoadOptions {
     /// The model's own context, and no overrides.
     pub fn new(execution: ExecutionPolicy, routes: RoutePolicy) -> Self {
-        Self { execution, routes, n_ctx: None, overrides: Vec::new() }
+        Self {
+            execution,
+            routes,
+            n_ctx: None,
+            overrides: Vec::new(),
+        }
     }
 }
 
@@ -130,17 +135,18 @@ struct Context<'a> {
 
 impl Context<'_> {
     /// Runs `action`; an error is kept for the caller and raises the machine's exception.
-    fn act(
-        &mut self,
-        action: impl FnOnce(&mut Self) -> Result<(), EngineError>,
-    ) -> Result<(), ()> {
+    fn act(&mut self, action: impl FnOnce(&mut Self) -> Result<(), EngineError>) -> Result<(), ()> {
         action(self).map_err(|error| *self.outcome = Some(Err(error)))
     }
 
     /// Says how much is packed.
     fn report(&mut self, tensor_bytes: u64) {
         self.found.bytes_done += tensor_bytes;
-        self.progress.advance(LoadPhase::Pack, self.found.bytes_done, self.found.bytes_total);
+        self.progress.advance(
+            LoadPhase::Pack,
+            self.found.bytes_done,
+            self.found.bytes_total,
+        );
     }
 }
 
@@ -158,15 +164,22 @@ impl Found {
     }
 
     fn vector(&mut self, tensor: TensorId) -> Result<Vec<f32>, EngineError> {
-        self.vectors[tensor.index()].take().ok_or(EngineError::Order)
+        self.vectors[tensor.index()]
+            .take()
+            .ok_or(EngineError::Order)
     }
 
     fn vector_or_empty(&mut self, tensor: Option<TensorId>) -> Result<Vec<f32>, EngineError> {
-        Ok(tensor.map(|tensor| self.vector(tensor)).transpose()?.unwrap_or_default())
+        Ok(tensor
+            .map(|tensor| self.vector(tensor))
+            .transpose()?
+            .unwrap_or_default())
     }
 
     fn matrix(&mut self, tensor: TensorId) -> Result<PackedMatrix, EngineError> {
-        self.matrices[tensor.index()].take().ok_or(EngineError::Order)
+        self.matrices[tensor.index()]
+            .take()
+            .ok_or(EngineError::Order)
     }
 
     fn layer(&mut self, tensors: &LayerTensors) -> Result<LayerWeights, EngineError> {
@@ -195,17 +208,36 @@ impl Found {
 fn items(source: &Gguf, model: &Model) -> Vec<Item> {
     let mut items = Vec::new();
     let mut add = |vector, tensors: &[Option<TensorId>]| {
-        items.extend(tensors.iter().flatten().map(|&tensor| Item { tensor, vector }));
+        items.extend(
+            tensors
+                .iter()
+                .flatten()
+                .map(|&tensor| Item { tensor, vector }),
+        );
     };
     let tensors = &model.tensors;
     add(true, &[Some(tensors.output_norm)]);
     add(false, &[Some(tensors.output)]);
     for layer in &tensors.layers {
         add(true, &[Some(layer.attn_norm), Some(layer.ffn_norm)]);
-        add(true, &[layer.bq, layer.bk, layer.bv, layer.q_norm, layer.k_norm]);
+        add(
+            true,
+            &[layer.bq, layer.bk, layer.bv, layer.q_norm, layer.k_norm],
+        );
         add(true, &[layer.post_attn_norm, layer.post_ffn_norm]);
-        add(false, &[Some(layer.wq), Some(layer.wk), Some(layer.wv), Some(layer.wo)]);
-        add(false, &[Some(layer.w_gate), Some(layer.w_up), Some(layer.w_down)]);
+        add(
+            false,
+            &[
+                Some(layer.wq),
+                Some(layer.wk),
+                Some(layer.wv),
+                Some(layer.wo),
+            ],
+        );
+        add(
+            false,
+            &[Some(layer.w_gate), Some(layer.w_up), Some(layer.w_down)],
+        );
     }
     let place = |item: &Item| {
         let tensor = &source.tensors()[item.tensor.index()];
@@ -226,9 +258,18 @@ fn rope_tables(spec: &ModelSpec, n_ctx: usize) -> Result<Vec<RopeTable>, EngineE
     let table = |rope: &RopeSpec| {
         let (base, scale) = (f64::from(rope.base), f64::from(rope.freq_scale));
         let frequencies = rope_frequencies(rope.n_dims, base, scale, rope.factors_for(n_ctx));
-        RopeTable::new(pairs(rope.kind), frequencies, f64::from(rope.attn_factor), n_ctx)
+        RopeTable::new(
+            pairs(rope.kind),
+            frequencies,
+            f64::from(rope.attn_factor),
+            n_ctx,
+        )
     };
-    Ok(spec.ropes.iter().map(table).collect::<Result<Vec<_>, _>>()?)
+    Ok(spec
+        .ropes
+        .iter()
+        .map(table)
+        .collect::<Result<Vec<_>, _>>()?)
 }
 
 /// Empty caches of every layer.
@@ -243,7 +284,11 @@ fn caches(spec: &ModelSpec, n_ctx: usize) -> Result<Memory, EngineError> {
 /// A number of a policy that must not be zero.
 fn positive(what: &'static str, value: usize) -> Result<(), EngineError> {
     let zero = EngineError::Policy { what, value };
-    [value].into_iter().find(|&value| value > 0).map(|_| ()).ok_or(zero)
+    [value]
+        .into_iter()
+        .find(|&value| value > 0)
+        .map(|_| ())
+        .ok_or(zero)
 }
 
 impl LoadStateMachineContext for Context<'_> {
@@ -257,7 +302,12 @@ impl LoadStateMachineContext for Context<'_> {
 
     fn check_policy(&mut self, _: &Open) -> Result<(), ()> {
         self.act(|load| {
-            let LoadOptions { execution, routes, n_ctx, .. } = load.options;
+            let LoadOptions {
+                execution,
+                routes,
+                n_ctx,
+                ..
+            } = load.options;
             positive("the number of threads", execution.lanes)?;
             positive("the number of threads for prompts", execution.lanes_batch)?;
             positive("the physical batch size", routes.n_ubatch)?;
@@ -292,7 +342,9 @@ impl LoadStateMachineContext for Context<'_> {
             let source = load.found.source()?;
             let queue = items(source, load.found.model()?);
             let n_tensors = source.tensors().len();
-            let bytes = queue.iter().map(|item| source.tensors()[item.tensor.index()].n_bytes);
+            let bytes = queue
+                .iter()
+                .map(|item| source.tensors()[item.tensor.index()].n_bytes);
             load.found.bytes_total = bytes.sum();
             load.found.queue = queue;
             load.found.vectors.resize_with(n_tensors, || None);
@@ -323,13 +375,18 @@ impl LoadStateMachineContext for Context<'_> {
             let source = load.found.source()?;
             let tensor = &source.tensors()[index];
             let n_bytes = tensor.n_bytes;
-            let fail = |source| EngineError::Pack { tensor: tensor.name.clone(), source };
+            let fail = |source| EngineError::Pack {
+                tensor: tensor.name.clone(),
+                source,
+            };
             let (rows, cols) = (tensor.n_rows() as usize, tensor.row_len() as usize);
             let ty = weight_type(tensor)?;
             let mut matrix = PackedMatrix::allocate(kernels, ty, rows, cols).map_err(fail)?;
             let mut job = PackJob::new(&mut matrix, source.data(tensor)).map_err(fail)?;
             let batch = pools.batch;
-            pools.forker(batch, &load.options.execution).run(&mut job, n_bytes as usize)?;
+            pools
+                .forker(batch, &load.options.execution)
+                .run(&mut job, n_bytes as usize)?;
             source.release(tensor);
             load.found.matrices[index] = Some(matrix);
             load.found.pools = Some(pools);
@@ -357,7 +414,12 @@ impl LoadStateMachineContext for Context<'_> {
     fn reserve(&mut self) -> Result<(), ()> {
         self.act(|load| {
             let found = std::mem::take(&mut load.found);
-            let LoadOptions { execution, routes, n_ctx, .. } = load.options.clone();
+            let LoadOptions {
+                execution,
+                routes,
+                n_ctx,
+                ..
+            } = load.options.clone();
             let Model { spec, tensors } = found.model.ok_or(EngineError::Order)?;
             let source = found.source.ok_or(EngineError::Order)?;
             let pools = found.pools.ok_or(EngineError::Order)?;
@@ -414,7 +476,13 @@ impl Engine {
     ) -> Result<Engine, EngineError> {
         let mut outcome = None;
         let found = Found::default();
-        let context = Context { path, options, progress, found, outcome: &mut outcome };
+        let context = Context {
+            path,
+            options,
+            progress,
+            found,
+            outcome: &mut outcome,
+        };
         let _ = LoadStateMachine::new(context).process_event(Open);
         outcome.unwrap_or(Err(EngineError::Order))
     }

@@ -60,7 +60,10 @@ struct Context<'a, 'f, T, const N: usize> {
 impl<T: Tile, const N: usize> Context<'_, '_, T, N> {
     /// The kinds of activations that the matrices take.
     fn kinds(&self) -> impl Iterator<Item = ActivationKind> {
-        self.products.iter().flatten().map(|(matrix, _)| matrix.activation())
+        self.products
+            .iter()
+            .flatten()
+            .map(|(matrix, _)| matrix.activation())
     }
 
     fn all(&self, kind: ActivationKind) -> bool {
@@ -69,7 +72,12 @@ impl<T: Tile, const N: usize> Context<'_, '_, T, N> {
 
     /// Multiply-adds of all products together.
     fn work(&self) -> usize {
-        let rows: usize = self.products.iter().flatten().map(|(matrix, _)| matrix.rows()).sum();
+        let rows: usize = self
+            .products
+            .iter()
+            .flatten()
+            .map(|(matrix, _)| matrix.rows())
+            .sum();
         rows * self.x.len()
     }
 
@@ -79,8 +87,7 @@ impl<T: Tile, const N: usize> Context<'_, '_, T, N> {
 
     fn quantize(&mut self, kind: ActivationKind) -> Result<(), ()> {
         let activations = &mut *self.buffers.activations;
-        let mut job =
-            QuantizeJob::<T>::new(self.kernels, activations, kind, self.x, self.n_tokens);
+        let mut job = QuantizeJob::<T>::new(self.kernels, activations, kind, self.x, self.n_tokens);
         let result = self.forker.run(&mut job, self.x.len());
         self.check(result)
     }
@@ -117,20 +124,25 @@ impl<T: Tile, const N: usize> MatmulStateMachineContext for Context<'_, '_, T, N
     }
 
     fn multiply_each(&mut self, _: &Multiply) -> Result<(), ()> {
-        let result = self.products.take().into_iter().flatten().try_for_each(|product| {
-            let buffers = Buffers {
-                activations: self.buffers.activations,
-                scratch: self.buffers.scratch,
-            };
-            multiply::<T, 1>(
-                self.kernels,
-                self.forker,
-                buffers,
-                self.x,
-                self.n_tokens,
-                [product],
-            )
-        });
+        let result = self
+            .products
+            .take()
+            .into_iter()
+            .flatten()
+            .try_for_each(|product| {
+                let buffers = Buffers {
+                    activations: self.buffers.activations,
+                    scratch: self.buffers.scratch,
+                };
+                multiply::<T, 1>(
+                    self.kernels,
+                    self.forker,
+                    buffers,
+                    self.x,
+                    self.n_tokens,
+                    [product],
+                )
+            });
         self.check(result)
     }
 

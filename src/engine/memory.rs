@@ -15,7 +15,11 @@ pub(super) struct Memory {
 impl Memory {
     /// Empty caches with room for `n_ctx` tokens.
     pub fn new(layers: Vec<LayerCache>, n_ctx: usize) -> Self {
-        Self { layers, tokens: Vec::with_capacity(n_ctx), n_ctx }
+        Self {
+            layers,
+            tokens: Vec::with_capacity(n_ctx),
+            n_ctx,
+        }
     }
 
     /// Tokens in the cache: the position of the next one.

@@ -24,9 +24,7 @@ mod weights;
 mod workspace;
 
 pub use error::EngineError;
-pub use generator::{
-    Generator, Halt, Output, Prefilled, Prompt, Step, Stepped, StopReason,
-};
+pub use generator::{Generator, Halt, Output, Prefilled, Prompt, Step, Stepped, StopReason};
 pub use loader::{LoadOptions, LoadPhase, Progress};
 pub use policy::{ExecutionPolicy, Route, RoutePolicy, UnknownRoute};
 pub use prefill::RouteCounts;

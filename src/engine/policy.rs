@@ -117,7 +117,12 @@ pub struct RoutePolicy {
 
 impl Default for RoutePolicy {
     fn default() -> Self {
-        Self { wide_min: 9, chunk8_min: 8, chunk4_min: 4, n_ubatch: 512 }
+        Self {
+            wide_min: 9,
+            chunk8_min: 8,
+            chunk4_min: 4,
+            n_ubatch: 512,
+        }
     }
 }
 
@@ -135,9 +140,18 @@ impl RoutePolicy {
         };
         match route {
             Route::Scalar => never,
-            Route::Chunk4 => Self { chunk4_min: 4, ..never },
-            Route::Chunk8 => Self { chunk8_min: 8, ..never },
-            Route::Wide => Self { wide_min: 1, ..never },
+            Route::Chunk4 => Self {
+                chunk4_min: 4,
+                ..never
+            },
+            Route::Chunk8 => Self {
+                chunk8_min: 8,
+                ..never
+            },
+            Route::Wide => Self {
+                wide_min: 1,
+                ..never
+            },
         }
     }
 

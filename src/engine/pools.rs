@@ -23,9 +23,16 @@ impl Pools {
     pub fn new(policy: &ExecutionPolicy) -> Result<Self, EngineError> {
         let mut counts = vec![policy.lanes, policy.lanes_batch];
         counts.dedup();
-        let lanes = counts.iter().map(|&count| Lanes::new(count)).collect::<Result<Vec<_>, _>>()?;
+        let lanes = counts
+            .iter()
+            .map(|&count| Lanes::new(count))
+            .collect::<Result<Vec<_>, _>>()?;
         let batch = lanes.len() - 1;
-        Ok(Self { lanes, decode: 0, batch })
+        Ok(Self {
+            lanes,
+            decode: 0,
+            batch,
+        })
     }
 
     /// The most lanes of any pool.
@@ -35,6 +42,9 @@ impl Pools {
 
     /// What runs jobs on pool `pool`.
     pub fn forker(&mut self, pool: usize, policy: &ExecutionPolicy) -> Forker<'_> {
-        Forker { lanes: &mut self.lanes[pool], min_work: policy.fork_min_work }
+        Forker {
+            lanes: &mut self.lanes[pool],
+            min_work: policy.fork_min_work,
+        }
     }
 }

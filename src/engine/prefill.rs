@@ -141,8 +141,16 @@ pub(super) fn run(
 ) -> Result<(), EngineError> {
     let policy = engine.routes;
     let mut failure = None;
-    let context = Context { engine, left: tokens, policy, counts, failure: &mut failure };
-    let accepted = PrefillRouteStateMachine::new(context).process_event(Prefill).is_ok();
+    let context = Context {
+        engine,
+        left: tokens,
+        policy,
+        counts,
+        failure: &mut failure,
+    };
+    let accepted = PrefillRouteStateMachine::new(context)
+        .process_event(Prefill)
+        .is_ok();
     debug_assert!(accepted, "an idle machine accepts its starting event");
     failure.map_or(Ok(()), Err)
 }

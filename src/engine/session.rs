@@ -3,7 +3,7 @@
 
 use super::Engine;
 use super::error::EngineError;
-use super::generator::{StopReason, Stepped};
+use super::generator::{Stepped, StopReason};
 use crate::sampling::Sampler;
 use crate::tokenizer::TokenId;
 use std::cell::{Ref, RefCell, RefMut};
@@ -55,7 +55,9 @@ impl Session {
             last: 0,
             at_end: false,
         };
-        Self { state: RefCell::new(state) }
+        Self {
+            state: RefCell::new(state),
+        }
     }
 
     /// The logits from which the latest token was selected, `[n_vocab]`.
@@ -93,7 +95,7 @@ impl State {
     pub fn begin(&mut self, prompt: &[TokenId]) -> usize {
         self.generated = 0;
         self.at_end = false;
-        self.sampler.reset();
+        self.sampler.forget();
         prompt.iter().for_each(|&id| self.sampler.accept(id));
         self.engine.keep_common_prefix(prompt)
     }
@@ -110,7 +112,9 @@ impl State {
 
     /// True when as many tokens were generated as the limit allows.
     pub fn at_limit(&self) -> bool {
-        self.limits.max_tokens.is_some_and(|most| self.generated >= most)
+        self.limits
+            .max_tokens
+            .is_some_and(|most| self.generated >= most)
     }
 
     /// Selects the next token from the logits at hand.
@@ -122,10 +126,17 @@ impl State {
         self.broken = choice.is_err();
         let choice = choice.map_err(EngineError::Sample)?;
         self.sampler.accept(choice.id);
-        let token = Selected { index: self.generated, id: choice.id, logit: choice.logit };
+        let token = Selected {
+            index: self.generated,
+            id: choice.id,
+            logit: choice.logit,
+        };
         self.last = token.id;
         self.generated += 1;
         self.at_end = self.limits.end_tokens.contains(&token.id);
-        Ok(Stepped { token: Some(token), stop: self.at_end.then_some(StopReason::EndOfGeneration) })
+        Ok(Stepped {
+            token: Some(token),
+            stop: self.at_end.then_some(StopReason::EndOfGeneration),
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! The weights of a model in the form the kernels read.
 
-use emel_kernels::{PackedMatrix, WeightType};
 use crate::model::TensorId;
+use emel_kernels::{PackedMatrix, WeightType};
 
 /// All weights but the embedding, which is read row by row from the file's map.
 pub(super) struct Weights {

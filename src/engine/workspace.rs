@@ -2,7 +2,9 @@
 
 use super::error::EngineError;
 use crate::model::{LayerSpec, ModelSpec};
-use emel_kernels::{Activations, AllocError, AttentionShape, AttentionWorkspace, HugeBuffer, Scratch};
+use emel_kernels::{
+    Activations, AllocError, AttentionShape, AttentionWorkspace, HugeBuffer, Scratch,
+};
 
 /// Intermediate values, each `[n_ubatch, width]` of the widest layer.
 pub(super) struct Workspace {
@@ -49,7 +51,10 @@ impl Workspace {
             spec.layers.iter().map(width).max().unwrap_or_default()
         };
         let rows = |width: usize| HugeBuffer::zeroed(n_ubatch * width);
-        let max_k = spec.d_model.max(widest(LayerSpec::o_dim)).max(widest(|layer| layer.d_ff));
+        let max_k = spec
+            .d_model
+            .max(widest(LayerSpec::o_dim))
+            .max(widest(|layer| layer.d_ff));
         let shape = AttentionShape {
             lanes,
             n_head: widest(|layer| layer.n_head),

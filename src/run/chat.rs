@@ -38,7 +38,9 @@ pub fn template(config: &RunConfig, own: Option<&str>) -> Result<Option<ChatTemp
 /// The text of a special token, or nothing when the vocabulary has none.
 fn token_text(tokenizer: &Tokenizer, id: Option<TokenId>) -> String {
     let piece = id.and_then(|id| tokenizer.piece(id, true).ok());
-    piece.map_or(String::new(), |piece| String::from_utf8_lossy(&piece).into_owned())
+    piece.map_or(String::new(), |piece| {
+        String::from_utf8_lossy(&piece).into_owned()
+    })
 }
 
 /// Reads turns and answers them until the input or the user ends the conversation.
@@ -105,7 +107,13 @@ pub fn converse<W: Write>(
         conversation.turn(Message::new("user", text))?;
         let rendered = conversation.seen();
         let add_special = needs_bos(rendered, &bos, tokenizer.add_bos());
-        let ids = tokenizer.encode(rendered, EncodeOptions { add_special, parse_special: true });
+        let ids = tokenizer.encode(
+            rendered,
+            EncodeOptions {
+                add_special,
+                parse_special: true,
+            },
+        );
         let before = replier.timings;
         let reply = replier.reply(&ids, false)?;
         if reply.reader_gone || replier.sink.show("\n")? == super::sink::Written::ReaderGone {
@@ -132,10 +140,17 @@ fn read_by_hand(config: &RunConfig, attached: &mut String) -> Result<Input, RunE
     loop {
         eprint!("> ");
         let mut line = String::new();
-        let n_read = io::stdin().lock().read_line(&mut line).map_err(RunError::Input)?;
+        let n_read = io::stdin()
+            .lock()
+            .read_line(&mut line)
+            .map_err(RunError::Input)?;
         if n_read == 0 {
             eprintln!();
-            return Ok(if message.is_empty() { Input::End } else { Input::Text(message) });
+            return Ok(if message.is_empty() {
+                Input::End
+            } else {
+                Input::Text(message)
+            });
         }
         let line = line.trim_end_matches(['\n', '\r']);
         let (command, argument) = line.split_once(' ').unwrap_or((line, ""));

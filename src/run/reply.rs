@@ -126,13 +126,20 @@ impl<W: Write> Replier<'_, W> {
             trace.finish(stop.name())?;
         }
         let reader_gone = written == Written::ReaderGone;
-        Ok(Reply { text, stop, reader_gone })
+        Ok(Reply {
+            text,
+            stop,
+            reader_gone,
+        })
     }
 
     fn prefill(&mut self, prompt: &[TokenId]) -> Result<(), RunError> {
         let begun = Instant::now();
         let output = Output::new();
-        self.generator.process_event(Prompt { tokens: prompt, output: &output });
+        self.generator.process_event(Prompt {
+            tokens: prompt,
+            output: &output,
+        });
         let prefilled = taken(&output)?;
         self.timings.prompt += begun.elapsed();
         self.timings.n_prompt += prefilled.computed as u64;
@@ -148,7 +155,11 @@ impl<W: Write> Replier<'_, W> {
     /// Ends the reply from here, unless it has ended by itself.
     fn halt(&mut self, reason: StopReason) -> Result<StopReason, RunError> {
         let output = Output::new();
-        if self.generator.process_event(Halt { reason, output: &output }) && !self.generator.is_finished() {
+        if self.generator.process_event(Halt {
+            reason,
+            output: &output,
+        }) && !self.generator.is_finished()
+        {
             return Err(RunError::NotTaken);
         }
         Ok(reason)

@@ -40,17 +40,31 @@ const WARNINGS: u8 = 2;
 /// [`RunError`], whose text is ready to be shown.
 pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
     let env = |name: &str| std::env::var_os(name);
-    let model = config.model.clone().or_else(|| quickstart_model(env)).ok_or(RunError::NoModel)?;
+    let model = config
+        .model
+        .clone()
+        .or_else(|| quickstart_model(env))
+        .ok_or(RunError::NoModel)?;
     if config.tokenize {
-        return Ok(tokenize::tokenize(config, &model, &mut io::stdout().lock())?);
+        return Ok(tokenize::tokenize(
+            config,
+            &model,
+            &mut io::stdout().lock(),
+        )?);
     }
     let interrupt = Interrupt::install()?;
-    let transcript = config.output.as_deref().map(AtomicFile::create).transpose()?;
+    let transcript = config
+        .output
+        .as_deref()
+        .map(AtomicFile::create)
+        .transpose()?;
     let progress = Progress::for_stderr(config.simple_io, config.verbosity);
     let engine = load(config, &model, progress)?;
     let metadata = engine.source().metadata();
     let tokenizer = Tokenizer::from_metadata(metadata)?;
-    let own = metadata.str("tokenizer.chat_template").map_err(crate::engine::EngineError::from)?;
+    let own = metadata
+        .str("tokenizer.chat_template")
+        .map_err(crate::engine::EngineError::from)?;
     let has_template = own.is_some();
     let in_chat = match config.chat {
         Switch::On => true,
@@ -75,13 +89,21 @@ pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
         interrupt,
         header,
         sums: Checksums::default(),
-        timings: Timings { load: begun.elapsed(), ..Timings::default() },
+        timings: Timings {
+            load: begun.elapsed(),
+            ..Timings::default()
+        },
     };
     match &template {
         Some(template) => chat::converse(&mut replier, template)?,
         None => complete(&mut replier)?,
     }
-    let Replier { sink, sums, mut timings, .. } = replier;
+    let Replier {
+        sink,
+        sums,
+        mut timings,
+        ..
+    } = replier;
     sink.finish()?;
     timings.total = begun.elapsed();
     if config.logits_checksum {
@@ -100,7 +122,10 @@ fn complete<W: Write>(replier: &mut Replier<'_, W>) -> Result<(), RunError> {
         Some(source) => read_source(source)?,
         None => read_source(&Source::Stdin)?,
     };
-    let options = EncodeOptions { add_special: true, parse_special: true };
+    let options = EncodeOptions {
+        add_special: true,
+        parse_special: true,
+    };
     let mut ids = replier.tokenizer.encode(&text, options);
     if ids.is_empty() {
         // An empty prompt begins a text: with the token that begins one, or ends the last.
@@ -144,23 +169,32 @@ fn load(config: &RunConfig, model: &Path, progress: Progress) -> Result<Engine, 
         lanes_batch: config.threads_batch.unwrap_or(lanes),
         ..detected
     };
-    let routes = config.route.map_or_else(RoutePolicy::default, RoutePolicy::only);
+    let routes = config
+        .route
+        .map_or_else(RoutePolicy::default, RoutePolicy::only);
     let options = LoadOptions {
         n_ctx: (config.n_ctx > 0).then_some(config.n_ctx as usize),
         overrides: config.overrides.clone(),
         ..LoadOptions::new(execution, routes.with_ubatch(config.n_ubatch as usize))
     };
-    let mut bar = LoadBar { progress, step: RefCell::new(None) };
+    let mut bar = LoadBar {
+        progress,
+        step: RefCell::new(None),
+    };
     Ok(Engine::load_with(model, &options, &mut bar)?)
 }
 
 /// The sampler's settings with the seed, and the end tokens ruled out if asked for.
 fn sampling(config: &RunConfig, tokenizer: &Tokenizer) -> SamplerConfig {
     let mut sampling = config.sampling.clone();
-    sampling.seed = config.seed.unwrap_or_else(|| RandomState::new().hash_one(0u8) as u32);
+    sampling.seed = config
+        .seed
+        .unwrap_or_else(|| RandomState::new().hash_one(0u8) as u32);
     if config.ignore_eos {
         let ends = reply::limits(config, tokenizer).end_tokens;
-        sampling.logit_bias.extend(ends.into_iter().map(|id| (id, f32::NEG_INFINITY)));
+        sampling
+            .logit_bias
+            .extend(ends.into_iter().map(|id| (id, f32::NEG_INFINITY)));
     }
     sampling
 }
@@ -224,7 +258,10 @@ fn header(
 fn digest(engine: &Engine, model: &Path, progress: Progress) -> Result<String, RunError> {
     let total = engine.source().file_bytes();
     let step = progress.step("digest", Unit::Bytes, total, PATIENCE);
-    let fail = |source| RunError::Digest { file: model.display().to_string(), source };
+    let fail = |source| RunError::Digest {
+        file: model.display().to_string(),
+        source,
+    };
     let files: Vec<PathBuf> = engine.source().paths().map(Path::to_path_buf).collect();
     let first = files.first().map_or(model, PathBuf::as_path);
     sha256_file(first, |done| step.set(done)).map_err(fail)

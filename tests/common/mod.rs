@@ -20,7 +20,11 @@ pub fn model(name: &str) -> PathBuf {
     let folder = std::env::var_os("EMEL_MODELS_DIR").map(PathBuf::from);
     let folder = folder.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("models"));
     let file = folder.join(name);
-    assert!(file.is_file(), "{} is missing: run scripts/fetch_models.sh", file.display());
+    assert!(
+        file.is_file(),
+        "{} is missing: run scripts/fetch_models.sh",
+        file.display()
+    );
     file
 }
 

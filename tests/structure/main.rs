@@ -34,7 +34,10 @@ fn parsed(path: &Path) -> syn::File {
 }
 
 fn name(path: &Path) -> String {
-    path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap_or(path).display().to_string()
+    path.strip_prefix(env!("CARGO_MANIFEST_DIR"))
+        .unwrap_or(path)
+        .display()
+        .to_string()
 }
 
 #[test]
@@ -42,7 +45,13 @@ fn actions_and_their_helpers_choose_nothing() {
     let mut findings = Vec::new();
     for path in sources("src/engine") {
         findings.extend(rules::choices(&parsed(&path)).into_iter().map(|f| {
-            format!("{}:{}: `{}` in `{}`", name(&path), f.line, f.what, f.function)
+            format!(
+                "{}:{}: `{}` in `{}`",
+                name(&path),
+                f.line,
+                f.what,
+                f.function
+            )
         }));
     }
     assert!(
@@ -63,13 +72,18 @@ fn the_choice_rule_sees_choices() {
          fn helper(x: usize) { let _ = (x > 3).then(|| 1); }",
     )
     .expect("a parsable sample");
-    let found: Vec<String> = rules::choices(&planted).into_iter().map(|f| f.function).collect();
+    let found: Vec<String> = rules::choices(&planted)
+        .into_iter()
+        .map(|f| f.function)
+        .collect();
     assert_eq!(found, ["run", "walk", "helper"]);
 }
 
 #[test]
 fn engine_code_names_no_model_family() {
-    let families = ["llama", "qwen", "gemma", "smollm", "mistral", "phi", "deepseek", "falcon"];
+    let families = [
+        "llama", "qwen", "gemma", "smollm", "mistral", "phi", "deepseek", "falcon",
+    ];
     let mut findings = Vec::new();
     for path in sources("src/engine") {
         for word in rules::words(&parsed(&path)) {
@@ -79,7 +93,11 @@ fn engine_code_names_no_model_family() {
             }
         }
     }
-    assert!(findings.is_empty(), "engine code names a model family:\n{}", findings.join("\n"));
+    assert!(
+        findings.is_empty(),
+        "engine code names a model family:\n{}",
+        findings.join("\n")
+    );
 }
 
 #[test]
@@ -93,7 +111,11 @@ fn the_processor_is_asked_in_one_place() {
             }
         }
     }
-    assert_eq!(askers, ["kernels/src/level.rs"], "only the level module may probe the processor");
+    assert_eq!(
+        askers,
+        ["kernels/src/level.rs"],
+        "only the level module may probe the processor"
+    );
 }
 
 #[test]
@@ -101,7 +123,10 @@ fn every_state_answers_unexpected_events() {
     for table in table::all(&sources("src")) {
         for state in table.states() {
             assert!(
-                table.rows.iter().any(|row| row.source == state && row.trigger.contains("unexpected_event")),
+                table
+                    .rows
+                    .iter()
+                    .any(|row| row.source == state && row.trigger.contains("unexpected_event")),
                 "{}: state '{state}' of {} has no row for unexpected events",
                 table.file,
                 table.name,
@@ -113,15 +138,27 @@ fn every_state_answers_unexpected_events() {
 #[test]
 fn tables_stay_small() {
     for table in table::all(&sources("src")) {
-        let rows = table.rows.iter().filter(|r| !r.trigger.contains("unexpected_event")).count();
-        assert!(rows <= 40, "{} has {rows} rows: split it into smaller tables", table.name);
+        let rows = table
+            .rows
+            .iter()
+            .filter(|r| !r.trigger.contains("unexpected_event"))
+            .count();
+        assert!(
+            rows <= 40,
+            "{} has {rows} rows: split it into smaller tables",
+            table.name
+        );
     }
 }
 
 #[test]
 fn diagrams_are_those_of_the_tables() {
     let tables = table::all(&sources("src"));
-    assert!(tables.len() >= 5, "the machines of the design: found only {}", tables.len());
+    assert!(
+        tables.len() >= 5,
+        "the machines of the design: found only {}",
+        tables.len()
+    );
     let fresh = table::page(&tables);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/machines.md");
     if std::env::var_os("EMEL_BLESS").is_some() {

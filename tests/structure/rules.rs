@@ -14,11 +14,20 @@ pub struct Finding {
 
 /// Functions that are made to decide: constructors and the caller's policies, which run before
 /// any machine does, and names for people.
-const DECIDERS: &[&str] = &["new", "detect", "default", "only", "name", "from_str", "fmt", "load"];
+const DECIDERS: &[&str] = &[
+    "new", "detect", "default", "only", "name", "from_str", "fmt", "load",
+];
 
 /// Combinators that choose between two ways of computing.
-const CHOOSERS: &[&str] =
-    &["then", "then_some", "unwrap_or_else", "or_else", "map_or_else", "is_some_and", "filter"];
+const CHOOSERS: &[&str] = &[
+    "then",
+    "then_some",
+    "unwrap_or_else",
+    "or_else",
+    "map_or_else",
+    "is_some_and",
+    "filter",
+];
 
 struct Choices {
     function: Vec<String>,
@@ -29,13 +38,21 @@ impl Choices {
     fn note(&mut self, span: Span, what: &str) {
         if let Some(function) = self.function.last() {
             let function = function.clone();
-            self.found.push(Finding { line: span.start().line, what: what.to_owned(), function });
+            self.found.push(Finding {
+                line: span.start().line,
+                what: what.to_owned(),
+                function,
+            });
         }
     }
 
     /// A guard is a pure predicate: a method on `&self` that returns a bool, bare or in a Result.
     fn is_predicate(signature: &syn::Signature) -> bool {
-        let output = signature.output.to_token_stream().to_string().replace(' ', "");
+        let output = signature
+            .output
+            .to_token_stream()
+            .to_string()
+            .replace(' ', "");
         let shared = signature.inputs.iter().all(|input| match input {
             syn::FnArg::Receiver(receiver) => receiver.mutability.is_none(),
             syn::FnArg::Typed(_) => true,
@@ -55,7 +72,9 @@ impl Choices {
 }
 
 fn is_test(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(|a| a.to_token_stream().to_string().contains("test"))
+    attributes
+        .iter()
+        .any(|a| a.to_token_stream().to_string().contains("test"))
 }
 
 impl<'ast> Visit<'ast> for Choices {
@@ -97,7 +116,11 @@ impl<'ast> Visit<'ast> for Choices {
     }
 
     fn visit_local(&mut self, node: &'ast syn::Local) {
-        if node.init.as_ref().is_some_and(|init| init.diverge.is_some()) {
+        if node
+            .init
+            .as_ref()
+            .is_some_and(|init| init.diverge.is_some())
+        {
             self.note(node.span(), "let-else");
         }
         visit::visit_local(self, node);
@@ -114,7 +137,10 @@ impl<'ast> Visit<'ast> for Choices {
 
 /// Choices outside guards, policies and constructors.
 pub fn choices(file: &syn::File) -> Vec<Finding> {
-    let mut choices = Choices { function: Vec::new(), found: Vec::new() };
+    let mut choices = Choices {
+        function: Vec::new(),
+        found: Vec::new(),
+    };
     choices.visit_file(file);
     choices.found
 }
@@ -145,8 +171,14 @@ fn collect(tokens: TokenStream, words: &mut Vec<Word>) {
         let line = token.span().start().line;
         match token {
             TokenTree::Group(group) => collect(group.stream(), words),
-            TokenTree::Ident(ident) => words.push(Word { line, text: ident.to_string() }),
-            TokenTree::Literal(literal) => words.push(Word { line, text: literal.to_string() }),
+            TokenTree::Ident(ident) => words.push(Word {
+                line,
+                text: ident.to_string(),
+            }),
+            TokenTree::Literal(literal) => words.push(Word {
+                line,
+                text: literal.to_string(),
+            }),
             TokenTree::Punct(_) => {}
         }
     }

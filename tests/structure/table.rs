@@ -65,12 +65,19 @@ fn table(path: &Path, tokens: TokenStream) -> Table {
         match token {
             TokenTree::Ident(ident) if name.is_empty() => name = ident.to_string(),
             TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
-                rows = split(group.stream(), ',').into_iter().map(|row| self::row(&row)).collect();
+                rows = split(group.stream(), ',')
+                    .into_iter()
+                    .map(|row| self::row(&row))
+                    .collect();
             }
             _ => {}
         }
     }
-    Table { file: crate::name(path), name, rows }
+    Table {
+        file: crate::name(path),
+        name,
+        rows,
+    }
 }
 
 /// Splits at a punctuation mark that stands outside every group and angle bracket.
@@ -137,13 +144,23 @@ fn state(text: &str) -> String {
 /// Token spacing made readable.
 fn plain(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    text.replace("! ", "!").replace("( ", "(").replace(" )", ")").replace(" ,", ",")
+    text.replace("! ", "!")
+        .replace("( ", "(")
+        .replace(" )", ")")
+        .replace(" ,", ",")
 }
 
 fn label(row: &Row) -> String {
-    let event = row.trigger.trim_start_matches("event<").trim_end_matches('>');
+    let event = row
+        .trigger
+        .trim_start_matches("event<")
+        .trim_end_matches('>');
     let event = event.split("<'").next().unwrap_or(event);
-    let mut label = if event.starts_with("completion") { String::new() } else { event.to_owned() };
+    let mut label = if event.starts_with("completion") {
+        String::new()
+    } else {
+        event.to_owned()
+    };
     if !row.guard.is_empty() {
         let _ = write!(label, " [{}]", row.guard);
     }
@@ -167,11 +184,19 @@ pub fn page(tables: &[Table]) -> String {
             "\n## {}\n\n`{}`\n\n```mermaid\nstateDiagram-v2\n",
             table.name, table.file
         );
-        for row in table.rows.iter().filter(|row| !row.trigger.contains("unexpected_event")) {
+        for row in table
+            .rows
+            .iter()
+            .filter(|row| !row.trigger.contains("unexpected_event"))
+        {
             if row.initial {
                 let _ = writeln!(page, "    [*] --> {}", row.source);
             }
-            let target = if row.target.is_empty() { &row.source } else { &row.target };
+            let target = if row.target.is_empty() {
+                &row.source
+            } else {
+                &row.target
+            };
             let label = label(row);
             let colon = if label.is_empty() { "" } else { ": " };
             let _ = writeln!(page, "    {} --> {target}{colon}{label}", row.source);
