@@ -14,7 +14,7 @@ use std::alloc::System;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Allocations of a hundred decode steps that cross a cache block.
+/// Fewest allocations of forty decode steps in a row, over steps that cross cache blocks.
 fn allocations(family: &'static str, ty: TensorType, config: &SamplerConfig) -> usize {
     let model = TestModel::new(family, ty)
         .write_temporary()
@@ -46,13 +46,18 @@ fn allocations(family: &'static str, ty: TensorType, config: &SamplerConfig) -> 
     generator.process_event(Step { output: &stepped });
     stepped.take().expect("an output").expect("a first step");
 
-    let region = Region::new(ALLOCATOR);
-    for _ in 0..100 {
-        generator.process_event(Step { output: &stepped });
-        let step = stepped.take().expect("an output").expect("a step");
-        assert!(step.token.is_some());
-    }
-    region.change().allocations
+    // A worker thread that the system starts late allocates once, in its own prologue. So several
+    // windows are counted: a step that allocates would show in every one of them.
+    let windows = (0..5).map(|_| {
+        let region = Region::new(ALLOCATOR);
+        for _ in 0..40 {
+            generator.process_event(Step { output: &stepped });
+            let step = stepped.take().expect("an output").expect("a step");
+            assert!(step.token.is_some());
+        }
+        region.change().allocations
+    });
+    windows.min().unwrap_or(usize::MAX)
 }
 
 #[test]

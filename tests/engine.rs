@@ -124,7 +124,7 @@ fn agree_everywhere(family: &'static str, ty: TensorType) {
         base.iter().all(|&bits| f32::from_bits(bits).is_finite()),
         "{family} {ty}"
     );
-    let mut check = |level: Level, lanes: usize, routes: RoutePolicy| {
+    let check = |level: Level, lanes: usize, routes: RoutePolicy| {
         let found = bits(model.path(), &options(level, lanes, routes), &tokens);
         assert!(
             found == base,
@@ -157,7 +157,7 @@ fn float_models_lie_at_the_oracle() {
         let summary = against_oracle(model.path(), &tokens(71), 71);
         // Only the f16 cache and f32 rounding stand between the two.
         assert!(summary.max_difference < 2e-2, "{family}: {summary}");
-        assert!(summary.mean_kl < 1e-6, "{family}: {summary}");
+        assert!(summary.mean_kl < 3e-6, "{family}: {summary}");
     }
 }
 
@@ -218,9 +218,12 @@ fn smollm2_lies_near_the_oracle() {
     let path = model(common::SMOLLM2);
     let summary = against_oracle(&path, &real_text(&path), 64);
     println!("SmolLM2: {summary}");
-    assert!(summary.mean_kl < 6e-3 && summary.max_kl < 4e-2, "{summary}");
     assert!(
-        summary.max_difference < 3.0 && summary.top_agreements >= 56,
+        summary.mean_kl < 7.4e-3 && summary.max_kl < 2.5e-2,
+        "{summary}"
+    );
+    assert!(
+        summary.max_difference < 2.0 && summary.top_agreements >= 60,
         "{summary}"
     );
 }
@@ -230,9 +233,12 @@ fn gemma3_lies_near_the_oracle() {
     let path = model(common::GEMMA3);
     let summary = against_oracle(&path, &real_text(&path), 64);
     println!("Gemma 3: {summary}");
-    assert!(summary.mean_kl < 1e-2 && summary.max_kl < 6e-2, "{summary}");
     assert!(
-        summary.max_difference < 3.5 && summary.top_agreements >= 56,
+        summary.mean_kl < 1.2e-2 && summary.max_kl < 5.9e-2,
+        "{summary}"
+    );
+    assert!(
+        summary.max_difference < 3.2 && summary.top_agreements >= 56,
         "{summary}"
     );
 }
@@ -394,7 +400,8 @@ fn the_awaitable_entry_is_ready_when_the_dispatch_has_run() {
 #[test]
 fn nan_logits_end_the_session_with_an_error() {
     let mut file = TestModel::new("llama", TensorType::F32).file();
-    file.vector("output_norm.weight", &[f32::NAN; 256]);
+    let nans = std::iter::repeat_n(f32::NAN.to_le_bytes(), 256);
+    file.tensor_mut("output_norm.weight").data = nans.flatten().collect();
     let model = file.write_temporary().expect("a temporary model");
     let session = session(model.path(), &small_options(), 2);
     let mut generator = Generator::new(&session);

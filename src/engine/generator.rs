@@ -165,7 +165,8 @@ sml! {
         "prefilling"_s + unexpected_event<_> / ignore,
 
         "prefilled"_s + event<Step<'a>> [at_limit] / stop_at_limit = "finished"_s,
-        "prefilled"_s + event<Step<'a>> [!at_limit] / select = "selecting"_s,
+        "prefilled"_s + event<Step<'a>> [!at_limit]
+            / (select, eval [ended_here] / report_end) = "selecting"_s,
         "prefilled"_s + event<Halt<'a>> / halt = "finished"_s,
         "prefilled"_s + unexpected_event<_> / ignore,
 
@@ -178,7 +179,7 @@ sml! {
         "decoding"_s + event<Step<'a>> [!at_limit && context_full] / stop_at_context
             = "finished"_s,
         "decoding"_s + event<Step<'a>> [!at_limit && !context_full]
-            / (decode, eval [intact] / select) = "selecting"_s,
+            / (decode, eval [intact] / select, eval [ended_here] / report_end) = "selecting"_s,
         "decoding"_s + event<Halt<'a>> / halt = "finished"_s,
         "decoding"_s + unexpected_event<_> / ignore,
 
@@ -199,6 +200,10 @@ struct Driver<'s>(&'s Session);
 impl GenerateStateMachineContext for Driver<'_> {
     fn intact(&self, _: &Step<'_>) -> Result<bool, ()> {
         Ok(!self.0.borrow().broken)
+    }
+
+    fn ended_here(&self, _: &Step<'_>) -> Result<bool, ()> {
+        self.ended()
     }
 
     fn empty(&self, prompt: &Prompt<'_>) -> Result<bool, ()> {
@@ -292,7 +297,19 @@ impl GenerateStateMachineContext for Driver<'_> {
 
     fn select(&mut self, step: &Step<'_>) -> Result<(), ()> {
         let result = self.0.borrow_mut().select();
-        step.output.put(result);
+        step.output.put(result.map(|token| Stepped {
+            token: Some(token),
+            stop: None,
+        }));
+        Ok(())
+    }
+
+    fn report_end(&mut self, step: &Step<'_>) -> Result<(), ()> {
+        let stop = Some(StopReason::EndOfGeneration);
+        let stepped = step.output.take();
+        stepped.into_iter().flatten().for_each(|stepped| {
+            step.output.put(Ok(Stepped { stop, ..stepped }));
+        });
         Ok(())
     }
 

@@ -3,7 +3,6 @@
 
 use super::Engine;
 use super::error::EngineError;
-use super::generator::{Stepped, StopReason};
 use crate::sampling::Sampler;
 use crate::tokenizer::TokenId;
 use std::cell::{Ref, RefCell, RefMut};
@@ -121,7 +120,8 @@ impl State {
     ///
     /// # Errors
     /// [`EngineError::Sample`] when the logits hold a NaN.
-    pub fn select(&mut self) -> Result<Stepped, EngineError> {
+    pub fn select(&mut self) -> Result<Selected, EngineError> {
+        self.at_end = false;
         let choice = self.sampler.sample(self.engine.logits());
         self.broken = choice.is_err();
         let choice = choice.map_err(EngineError::Sample)?;
@@ -134,9 +134,6 @@ impl State {
         self.last = token.id;
         self.generated += 1;
         self.at_end = self.limits.end_tokens.contains(&token.id);
-        Ok(Stepped {
-            token: Some(token),
-            stop: self.at_end.then_some(StopReason::EndOfGeneration),
-        })
+        Ok(token)
     }
 }

@@ -23,7 +23,7 @@ use super::trace::TraceHeader;
 use crate::engine::{
     Engine, ExecutionPolicy, Generator, LoadOptions, LoadPhase, RoutePolicy, Session, StopReason,
 };
-use crate::sampling::{Sampler, SamplerConfig};
+use crate::sampling::{DryBreakers, Sampler, SamplerConfig};
 use crate::tokenizer::{EncodeOptions, Tokenizer};
 
 /// Name of the arithmetic that every trace of this engine states: equal names mean equal bits.
@@ -77,7 +77,7 @@ pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
     };
     let header = header(config, &engine, &model, progress)?;
     let sampling = sampling(config, &tokenizer);
-    let sampler = Sampler::new(&sampling, engine.n_vocab())?;
+    let sampler = sampler(&sampling, engine.n_vocab(), &tokenizer)?;
     warn(config, &engine, &sampling);
     let session = Session::new(engine, sampler, reply::limits(config, &tokenizer));
     let mut replier = Replier {
@@ -197,6 +197,29 @@ fn sampling(config: &RunConfig, tokenizer: &Tokenizer) -> SamplerConfig {
             .extend(ends.into_iter().map(|id| (id, f32::NEG_INFINITY)));
     }
     sampling
+}
+
+/// The sampler, with the breakers of repetition in token form where DRY is on.
+fn sampler(
+    sampling: &SamplerConfig,
+    n_vocab: usize,
+    tokenizer: &Tokenizer,
+) -> Result<Sampler, RunError> {
+    let sampler = Sampler::new(sampling, n_vocab)?;
+    if !sampler.uses_dry() {
+        return Ok(sampler);
+    }
+    let plain = EncodeOptions {
+        add_special: false,
+        parse_special: false,
+    };
+    let breakers = DryBreakers::new(
+        &sampling.dry_sequence_breakers,
+        n_vocab,
+        |id| tokenizer.piece(id, true).unwrap_or_default(),
+        |text| tokenizer.encode(text, plain),
+    );
+    Ok(sampler.with_dry_breakers(&breakers))
 }
 
 /// Notes and warnings before the text begins.
