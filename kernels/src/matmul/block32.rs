@@ -8,7 +8,7 @@
 //! acc = fma(mw, s, acc)                       when the format has minimums
 //! ```
 
-use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, min};
+use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, dot, min};
 use crate::format::block32::Block32;
 use crate::format::{Pack, Shape, pack_group};
 use crate::memory::{Plain, cast, cast_mut};
@@ -112,18 +112,19 @@ fn run<S: Simd, F: Block32, const T: usize, const N: usize>(
         let w = F::chunks(s, &blocks[b]);
         let d = F::scale(s, &blocks[b]);
         let m = F::min(s, &blocks[b]);
+        let (q, head) = (&q[b], &head[b]);
+        let mut i = [s.zero_i32(); N];
         for t in 0..N {
-            let (q, head) = (&q[b][first + t], &head[b][first + t]);
-            let mut i = s.splat_i32(head.start(offset));
-            for c in 0..8 {
-                let x = s.splat_i32(q[c]);
-                i = if F::Shape::SIGNED {
-                    s.dot_i8(i, w[c], x)
-                } else {
-                    s.dot_u8(i, w[c], x)
-                };
+            i[t] = s.splat_i32(head[first + t].start(offset));
+        }
+        for c in 0..8 {
+            for t in 0..N {
+                i[t] = dot::<S, F::Shape>(s, i[t], w[c], q[first + t][c]);
             }
-            f[t] = s.fma(s.mul(d, s.splat(head.d)), s.i32_to_f32(i), f[t]);
+        }
+        for t in 0..N {
+            let head = &head[first + t];
+            f[t] = s.fma(s.mul(d, s.splat(head.d)), s.i32_to_f32(i[t]), f[t]);
             if F::Shape::HAS_MIN {
                 f[t] = s.fma(m, s.splat(head.s), f[t]);
             }

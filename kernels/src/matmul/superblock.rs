@@ -9,11 +9,11 @@
 //! acc   = fma(d * dx, (total - offset * sums) as f32, acc)
 //! ```
 
-use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, min};
+use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, dot, min};
 use crate::format::superblock::SuperBlock;
 use crate::format::{Pack, Shape, pack_group};
 use crate::memory::{Plain, cast, cast_mut};
-use crate::quantize::{ActivationView, Data, Head256, Q8x256, Quads32, Quads256};
+use crate::quantize::{ActivationView, Data, Head256, Q8x256, Quads256};
 use crate::simd::{Kernel, Simd, entry};
 use std::marker::PhantomData;
 
@@ -173,17 +173,19 @@ fn blocks<'a>(x: &ActivationView<'a>) -> Q8x256<'a> {
     }
 }
 
-/// `acc + Σ w * q` over the quads of chunks `from..to`.
+/// `Σ w * q` over chunks `from..to` of piece `p`, for each token from `first` on.
 #[inline(always)]
-fn dot<S: Simd, H: Shape>(s: S, w: &[S::Int; 8], q: &Quads32, from: usize, to: usize) -> S::Int {
-    let mut i = s.zero_i32();
+fn dots<S: Simd, H: Shape, const T: usize, const N: usize>(
+    s: S,
+    w: &[S::Int; 8],
+    (q, first, p): (&[Quads256; T], usize, usize),
+    (from, to): (usize, usize),
+) -> [S::Int; N] {
+    let mut i = [s.zero_i32(); N];
     for c in from..to {
-        let x = s.splat_i32(q[c]);
-        i = if H::SIGNED {
-            s.dot_i8(i, w[c], x)
-        } else {
-            s.dot_u8(i, w[c], x)
-        };
+        for t in 0..N {
+            i[t] = dot::<S, H>(s, i[t], w[c], q[first + t][p][c]);
+        }
     }
     i
 }
@@ -218,18 +220,18 @@ fn run<S: Simd, W: Source, const T: usize, const N: usize>(
             let w = W::chunks(s, block, p);
             if W::Shape::SCALES == 8 {
                 let scale = W::sub_scale(s, block, &scales, p);
+                let i: [_; N] = dots::<S, W::Shape, T, N>(s, &w, (&q[b], first, p), (0, 8));
                 for t in 0..N {
-                    let i = dot::<S, W::Shape>(s, &w, &q[b][first + t][p], 0, 8);
-                    total[t] = s.add_i32(total[t], s.mul_i32(i, scale));
+                    total[t] = s.add_i32(total[t], s.mul_i32(i[t], scale));
                 }
             } else {
-                let low = W::sub_scale(s, block, &scales, 2 * p);
-                let high = W::sub_scale(s, block, &scales, 2 * p + 1);
-                for t in 0..N {
-                    let i = dot::<S, W::Shape>(s, &w, &q[b][first + t][p], 0, 4);
-                    let j = dot::<S, W::Shape>(s, &w, &q[b][first + t][p], 4, 8);
-                    let both = s.add_i32(s.mul_i32(i, low), s.mul_i32(j, high));
-                    total[t] = s.add_i32(total[t], both);
+                for half in 0..2 {
+                    let scale = W::sub_scale(s, block, &scales, 2 * p + half);
+                    let chunks = (4 * half, 4 * half + 4);
+                    let i: [_; N] = dots::<S, W::Shape, T, N>(s, &w, (&q[b], first, p), chunks);
+                    for t in 0..N {
+                        total[t] = s.add_i32(total[t], s.mul_i32(i[t], scale));
+                    }
                 }
             }
         }

@@ -3,32 +3,7 @@
 use super::*;
 use crate::lanes::{Lanes, parallel, serial};
 use crate::matmul::{TileT1, TileT4, TileT8, TileWide};
-use crate::test_util::{Rng, assert_same, levels};
-use half::f16;
-
-/// A block by the words: values, scale, scaled sum.
-fn quantize(x: &[f32]) -> (Vec<i32>, f32, f32) {
-    let amax = f32::from_bits(x.iter().map(|x| x.to_bits() & 0x7fff_ffff).max().unwrap());
-    let inverse = if amax == 0.0 { 0.0 } else { 127.0 / amax };
-    let round = |&x: &f32| {
-        let r = (x * inverse).round_ties_even();
-        if (-127.0..=127.0).contains(&r) {
-            r as i32
-        } else {
-            -127
-        }
-    };
-    let q: Vec<i32> = x.iter().map(round).collect();
-    let half = |x: f32| f16::from_f32(x).to_f32();
-    if x.len() == 32 {
-        let d0 = amax / 127.0;
-        let s = half(d0 * q.iter().sum::<i32>() as f32);
-        (q, half(d0), s)
-    } else {
-        let d = if amax == 0.0 { 0.0 } else { 1.0 / inverse };
-        (q, d, 0.0)
-    }
-}
+use crate::test_util::{Quantized, Rng, assert_same, levels, quantize};
 
 /// The four signed bytes of each word.
 fn bytes(words: &[i32]) -> Vec<i32> {
@@ -54,7 +29,7 @@ fn check(view: ActivationView<'_>, x: &[f32], tile: usize) {
             } else {
                 &zeros
             };
-            let (q, d, s) = quantize(values);
+            let Quantized { q, d, s } = quantize(values);
             let sums = |n: usize| q.chunks(n).map(|q| q.iter().sum()).collect::<Vec<i32>>();
             match view.data {
                 Data::F32(_) => unreachable!(),

@@ -2,6 +2,7 @@
 //! Slow, and independent of packing, vectors and the crate's own decoding.
 
 use crate::format::{ActivationKind, WeightType};
+use crate::test_util::{Quantized, quantize};
 use half::f16;
 
 /// A block's numbers.
@@ -246,40 +247,6 @@ pub(super) fn weights(ty: WeightType, b: &[u8]) -> Vec<f32> {
                 }
             };
             block.w.iter().enumerate().map(weight).collect()
-        }
-    }
-}
-
-/// One quantized block of activations.
-pub(crate) struct Quantized {
-    pub(crate) q: Vec<i32>,
-    pub(crate) d: f32,
-    pub(crate) s: f32,
-}
-
-/// Quantizes one block of 32 or 256 values.
-pub(crate) fn quantize(x: &[f32]) -> Quantized {
-    let amax = f32::from_bits(x.iter().map(|x| x.to_bits() & 0x7fff_ffff).max().unwrap());
-    let inverse = if amax == 0.0 { 0.0 } else { 127.0 / amax };
-    let round = |&x: &f32| {
-        let r = (x * inverse).round_ties_even();
-        if (-127.0..=127.0).contains(&r) {
-            r as i32
-        } else {
-            -127
-        }
-    };
-    let q: Vec<i32> = x.iter().map(round).collect();
-    let sum: i32 = q.iter().sum();
-    if x.len() == 32 {
-        let d0 = amax / 127.0;
-        let [d, s] = [d0, d0 * sum as f32].map(|v| f16::from_f32(v).to_f32());
-        Quantized { q, d, s }
-    } else {
-        Quantized {
-            q,
-            d: if amax == 0.0 { 0.0 } else { 1.0 / inverse },
-            s: f32::NAN,
         }
     }
 }
