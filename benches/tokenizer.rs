@@ -43,7 +43,7 @@ fn mixed_text() -> String {
             .wrapping_add(1_442_695_040_888_963);
         let draw = (seed >> 33) as usize;
         text.push_str(PARTS[draw % PARTS.len()]);
-        if draw % 5 == 0 {
+        if draw.is_multiple_of(5) {
             text.push_str(&format!("x{draw:x} "));
         }
     }

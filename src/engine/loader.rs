@@ -1,8 +1,8 @@
 //! The loader machine: from a path to an engine that is ready to run.
 //!
-//! The file is parsed and its model bound before any memory is taken; then each tensor is packed
-//! on all lanes, in the order of the file, and its pages are given back at once, so that memory
-//! peaks near the size of the file. A vector is copied; an embedding table that is not the output
+//! The file is parsed and its model bound before any memory is taken; then tensors are packed on
+//! all lanes, in the order of the file and in pieces whose pages are given back at once, so that
+//! memory peaks near the size of the file. A vector is copied; an embedding table that is not the output
 //! matrix too is left in the file's map, where its rows are read as tokens ask for them.
 
 use super::error::EngineError;
@@ -18,6 +18,7 @@ use emel_kernels::{
     rope_frequencies,
 };
 use sml::sml;
+use std::ops::Range;
 use std::path::Path;
 
 /// What a load is to yield.
@@ -79,7 +80,7 @@ sml! {
         "parsed"_s + exception<_> = "failed"_s,
         "parsed"_s + unexpected_event<_> / ignore,
 
-        "bound"_s + completion<_> / plan = "packing"_s,
+        "bound"_s + completion<_> / (plan, allocate) = "packing"_s,
         "bound"_s + exception<_> = "failed"_s,
         "bound"_s + unexpected_event<_> / ignore,
 
@@ -101,12 +102,17 @@ sml! {
     }
 }
 
-/// A tensor that awaits its place, and whether it is a vector.
-#[derive(Clone, Copy)]
+/// What awaits its place: a vector, or some groups of rows of a matrix.
+#[derive(Clone)]
 struct Item {
     tensor: TensorId,
     vector: bool,
+    /// The matrix's groups of rows; none for a vector.
+    groups: Range<usize>,
 }
+
+/// Bytes of a matrix that are packed before their pages are given back.
+const PIECE_BYTES: usize = 8 << 20;
 
 /// What a load has found and made so far.
 #[derive(Default)]
@@ -204,6 +210,29 @@ impl Found {
     }
 }
 
+/// A matrix as pieces of about [`PIECE_BYTES`]; a vector as it is.
+fn pieces(item: &Item, matrices: &[Option<PackedMatrix>]) -> Vec<Item> {
+    let cut = |matrix: &PackedMatrix| {
+        let (n_groups, step) = (
+            matrix.n_groups(),
+            (PIECE_BYTES / matrix.group_bytes()).max(1),
+        );
+        let ranges = (0..n_groups)
+            .step_by(step)
+            .map(|start| start..n_groups.min(start + step));
+        ranges
+            .rev()
+            .map(|groups| Item {
+                groups,
+                ..item.clone()
+            })
+            .collect()
+    };
+    matrices[item.tensor.index()]
+        .as_ref()
+        .map_or(vec![item.clone()], cut)
+}
+
 /// Every tensor that is copied or packed, in the order of the file, last first.
 fn items(source: &Gguf, model: &Model) -> Vec<Item> {
     let mut items = Vec::new();
@@ -212,7 +241,7 @@ fn items(source: &Gguf, model: &Model) -> Vec<Item> {
             tensors
                 .iter()
                 .flatten()
-                .map(|&tensor| Item { tensor, vector }),
+                .map(|&tensor| Item { tensor, vector, groups: 0..0 }),
         );
     };
     let tensors = &model.tensors;
@@ -353,6 +382,35 @@ impl LoadStateMachineContext for Context<'_> {
         })
     }
 
+    fn allocate(&mut self) -> Result<(), ()> {
+        self.act(|load| {
+            let kernels = load.found.kernels.ok_or(EngineError::Order)?;
+            let items = std::mem::take(&mut load.found.queue);
+            let mut matrices = std::mem::take(&mut load.found.matrices);
+            let tensors = load.found.source()?.tensors();
+            items
+                .iter()
+                .filter(|item| !item.vector)
+                .try_for_each(|item| {
+                    let tensor = &tensors[item.tensor.index()];
+                    let (rows, cols) = (tensor.n_rows() as usize, tensor.row_len() as usize);
+                    let fail = |source| EngineError::Pack {
+                        tensor: tensor.name.clone(),
+                        source,
+                    };
+                    let matrix = PackedMatrix::allocate(kernels, weight_type(tensor)?, rows, cols);
+                    matrices[item.tensor.index()] = Some(matrix.map_err(fail)?);
+                    Ok::<(), EngineError>(())
+                })?;
+            load.found.queue = items
+                .iter()
+                .flat_map(|item| pieces(item, &matrices))
+                .collect();
+            load.found.matrices = matrices;
+            Ok(())
+        })
+    }
+
     fn copy_vector(&mut self) -> Result<(), ()> {
         self.act(|load| {
             let index = load.found.next()?.tensor.index();
@@ -369,28 +427,31 @@ impl LoadStateMachineContext for Context<'_> {
 
     fn pack_matrix(&mut self) -> Result<(), ()> {
         self.act(|load| {
-            let index = load.found.next()?.tensor.index();
-            let kernels = load.found.kernels.ok_or(EngineError::Order)?;
+            let Item { tensor, groups, .. } = load.found.next()?;
+            let index = tensor.index();
+            let mut matrix = load.found.matrices[index]
+                .take()
+                .ok_or(EngineError::Order)?;
             let mut pools = load.found.pools.take().ok_or(EngineError::Order)?;
             let source = load.found.source()?;
             let tensor = &source.tensors()[index];
-            let n_bytes = tensor.n_bytes;
+            let group_bytes = matrix.group_bytes();
+            let end = matrix.source_bytes().min(groups.end * group_bytes);
+            let bytes = groups.start * group_bytes..end;
+            let data = &source.data(tensor)[bytes.clone()];
             let fail = |source| EngineError::Pack {
                 tensor: tensor.name.clone(),
                 source,
             };
-            let (rows, cols) = (tensor.n_rows() as usize, tensor.row_len() as usize);
-            let ty = weight_type(tensor)?;
-            let mut matrix = PackedMatrix::allocate(kernels, ty, rows, cols).map_err(fail)?;
-            let mut job = PackJob::new(&mut matrix, source.data(tensor)).map_err(fail)?;
+            let mut job = PackJob::groups(&mut matrix, groups, data).map_err(fail)?;
             let batch = pools.batch;
             pools
                 .forker(batch, &load.options.execution)
-                .run(&mut job, n_bytes as usize)?;
-            source.release(tensor);
+                .run(&mut job, bytes.len())?;
+            source.release_part(tensor, bytes.clone());
             load.found.matrices[index] = Some(matrix);
             load.found.pools = Some(pools);
-            load.report(n_bytes);
+            load.report(bytes.len() as u64);
             Ok(())
         })
     }

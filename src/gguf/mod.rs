@@ -41,6 +41,7 @@ use parse::Header;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -195,9 +196,17 @@ impl Gguf {
     /// # Panics
     /// When `tensor` comes from another model.
     pub fn release(&self, tensor: &TensorInfo) {
-        self.shards[tensor.shard]
-            .map
-            .release(tensor.offset as usize, tensor.n_bytes as usize);
+        self.release_part(tensor, 0..tensor.n_bytes as usize);
+    }
+
+    /// As [`Gguf::release`], for some of the tensor's bytes.
+    ///
+    /// # Panics
+    /// When `tensor` comes from another model, or `bytes` reach beyond it.
+    pub fn release_part(&self, tensor: &TensorInfo, bytes: Range<usize>) {
+        assert!(bytes.start <= bytes.end && bytes.end as u64 <= tensor.n_bytes);
+        let offset = tensor.offset as usize + bytes.start;
+        self.shards[tensor.shard].map.release(offset, bytes.len());
     }
 
     /// The file; of a split model, the first shard.

@@ -70,7 +70,8 @@ fn taken<T>(output: &Output<T>) -> Result<T, RunError> {
 }
 
 impl<W: Write> Replier<'_, W> {
-    /// Generates until something ends the reply. `show_prompt` writes the prompt first.
+    /// Generates until something ends the reply. `show_prompt` writes the prompt first, once
+    /// the model has read it: a prompt that cannot be run leaves nothing on standard output.
     ///
     /// # Errors
     /// [`RunError`]; the trace then does not appear.
@@ -84,11 +85,11 @@ impl<W: Write> Replier<'_, W> {
         for &id in prompt {
             shown.push_str(detokenizer.push(id));
         }
+        self.prefill(prompt)?;
         let mut written = Written::Out;
         if show_prompt {
             written = self.sink.show(&shown)?;
         }
-        self.prefill(prompt)?;
 
         let mut matcher = StopMatcher::new(&self.config.stop);
         let mut text = String::new();

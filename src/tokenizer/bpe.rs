@@ -14,8 +14,9 @@ use super::merge::{MergeRule, Merger, NO_ID, Symbol};
 use super::pretok::PreTokenizer;
 use super::spans::SpaceCuts;
 use super::text::{MARKER, Spelling};
-use super::vocab::{MOST, Vocab};
+use super::vocab::{BATCH, MOST, Vocab};
 use crate::gguf::Metadata;
+use std::hint::black_box;
 
 pub(super) const MERGES: &str = "tokenizer.ggml.merges";
 
@@ -49,46 +50,61 @@ impl Bpe {
         let spelling = vocab.spelling;
         let mut pairs = PairTable::with_capacity(merges.len(), vocab.mixer());
         let mut cuts = (spelling == Spelling::SpaceMarker).then(SpaceCuts::everywhere);
-        let mut key = Vec::new();
-        for (rank, text) in merges.iter().enumerate() {
-            // The first part is never empty, so it may start with the separator.
-            let cut = text
-                .bytes()
-                .skip(1)
-                .position(|b| b == b' ')
-                .map(|at| at + 1);
-            let Some((left, right)) = cut
-                .and_then(|at| Some((text.get(..at)?, text.get(at + 1..)?)))
-                .filter(|(_, right)| !right.is_empty())
-            else {
-                let (file, text) = (meta.file().to_owned(), excerpt(text));
-                return Err(TokenizerError::Merge {
-                    file,
-                    index: rank,
-                    text,
+        let mut keys = Vec::new();
+        let mut joints = Vec::with_capacity(BATCH);
+        let mut found = Vec::with_capacity(BATCH);
+        for (batch, texts) in merges.chunks(BATCH).enumerate() {
+            keys.clear();
+            joints.clear();
+            for (i, text) in texts.iter().enumerate() {
+                let rank = batch * BATCH + i;
+                let Some((left, right)) = parts(text) else {
+                    let (file, text) = (meta.file().to_owned(), excerpt(text));
+                    return Err(TokenizerError::Merge {
+                        file,
+                        index: rank,
+                        text,
+                    });
+                };
+                let start = keys.len();
+                if !spelling.push_key(left, &mut keys) {
+                    continue;
+                }
+                let middle = keys.len();
+                if !spelling.push_key(right, &mut keys) {
+                    keys.truncate(start);
+                    continue;
+                }
+                joints.push(Joint {
+                    rank: rank as u32,
+                    start,
+                    middle,
+                    end: keys.len(),
                 });
-            };
-            key.clear();
-            if !spelling.push_key(left, &mut key) {
-                continue;
             }
-            let middle = key.len();
-            if !spelling.push_key(right, &mut key) {
-                continue;
+            vocab.warm(joints.iter().flat_map(|joint| joint.keys(&keys)));
+            found.clear();
+            for joint in &joints {
+                let [left, right, both] = joint.keys(&keys);
+                if let Some(cuts) = &mut cuts {
+                    cuts.join(left, right);
+                }
+                let (left, right) = (vocab.intern(left), vocab.intern(right));
+                let merge = Merge {
+                    priority: joint.rank,
+                    id: vocab.intern(both),
+                };
+                found.push((left, right, merge));
             }
-            if let Some(cuts) = &mut cuts {
-                cuts.join(&key[..middle], &key[middle..]);
-            }
-            let (left, right) = (vocab.intern(&key[..middle]), vocab.intern(&key[middle..]));
-            let id = vocab.intern(&key);
-            pairs.insert_first(
-                left,
-                right,
-                Merge {
-                    priority: rank as u32,
-                    id,
-                },
+            black_box(
+                found
+                    .iter()
+                    .map(|&(l, r, _)| pairs.warm(l, r))
+                    .fold(0, u32::max),
             );
+            for &(left, right, merge) in &found {
+                pairs.insert_first(left, right, merge);
+            }
         }
         let mut byte_symbols = Box::new([NO_ID; 256]);
         let mut byte_tokens = Box::new([NO_ID; 256]);
@@ -193,6 +209,32 @@ impl Bpe {
                 _ => push(byte),
             }
         }
+    }
+}
+
+/// The two parts of a merge, with a space between. The first is never empty, so it may start
+/// with a space.
+fn parts(text: &str) -> Option<(&str, &str)> {
+    let at = text.bytes().skip(1).position(|b| b == b' ')? + 1;
+    let (left, right) = (text.get(..at)?, text.get(at + 1..)?);
+    (!right.is_empty()).then_some((left, right))
+}
+
+/// A merge's parts in a buffer of keys.
+struct Joint {
+    rank: u32,
+    start: usize,
+    middle: usize,
+    end: usize,
+}
+
+impl Joint {
+    /// The left part, the right part, and both.
+    fn keys<'k>(&self, keys: &'k [u8]) -> [&'k [u8]; 3] {
+        let Joint {
+            start, middle, end, ..
+        } = *self;
+        [&keys[start..middle], &keys[middle..end], &keys[start..end]]
     }
 }
 

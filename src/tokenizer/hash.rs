@@ -44,6 +44,16 @@ impl Mixer {
         fold(hash ^ last, self.factor ^ self.start.rotate_left(32))
     }
 
+    /// Both parts meet the secret before they meet each other, or keys could be found that
+    /// collide whatever it is.
+    fn head(&self, head: Head) -> u64 {
+        let low = fold(head.low ^ self.start, self.factor);
+        fold(
+            low ^ u64::from(head.high),
+            self.factor ^ self.start.rotate_left(32),
+        )
+    }
+
     fn word(&self, word: u64) -> u64 {
         fold(word ^ self.start, self.factor)
     }
@@ -138,6 +148,14 @@ impl IdTable {
         }
     }
 
+    /// Reads where `key` would be. A big table lies in memory, not in the cache, and a lookup
+    /// waits for it; warming a batch of keys first makes all waits one, for none of these reads
+    /// depends on another.
+    pub(super) fn warm(&self, key: &[u8]) -> u32 {
+        let at = self.mixer.head(Head::of(key)) as usize & (self.slots.len() - 1);
+        self.slots[at].id
+    }
+
     /// The id of `key`. `same` tells whether an id's key is this one.
     #[inline]
     pub(super) fn find(&self, key: &[u8], same: impl Fn(u32) -> bool) -> Option<u32> {
@@ -208,6 +226,14 @@ impl PairTable {
             }
             at = (at + 1) & mask;
         }
+    }
+
+    /// Reads where a pair would be, as [`IdTable::warm`] does.
+    pub(super) fn warm(&self, left: u32, right: u32) -> u32 {
+        let key = u64::from(left) << 32 | u64::from(right);
+        self.slots[self.mixer.word(key) as usize & (self.slots.len() - 1)]
+            .1
+            .id
     }
 
     /// Keeps the first merge of a pair: a later one has a worse rank.

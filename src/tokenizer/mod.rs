@@ -7,10 +7,10 @@
 //!
 //! The way of a text:
 //!
-//! 1. [`special`] cuts out special tokens; BOS, EOS and SPM's space prefix are added by rule.
-//! 2. BPE: [`pretok`] cuts the rest into words. SPM, and BPE over whole lines: [`spans`] cuts
+//! 1. `special` cuts out special tokens; BOS, EOS and SPM's space prefix are added by rule.
+//! 2. BPE: `pretok` cuts the rest into words. SPM, and BPE over whole lines: `spans` cuts
 //!    where no token can reach across.
-//! 3. [`cache`] remembers the words of this text; new ones go through [`merge`].
+//! 3. `cache` remembers the words of this text; new ones go through `merge`.
 //!
 //! All steps take time proportional to the text, times the logarithm of the longest word.
 

@@ -7,6 +7,7 @@ use super::text::{Spelling, byte_token_value};
 use crate::gguf::Metadata;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hint::black_box;
 
 /// What a token is, as bits; the names are ggml's (`llama_token_attr`).
 pub(super) type Attr = u16;
@@ -26,6 +27,9 @@ pub(super) const STRIP_RIGHT: Attr = 128;
 /// Its text is not written in the vocabulary's spelling, so its key is the text itself and no
 /// word ever matches it.
 pub(super) const ODD: Attr = 256;
+
+/// So many keys are looked up at a time when a vocabulary is built.
+pub(super) const BATCH: usize = 64;
 
 /// Tokens, merges, and the bytes of either stay below this.
 pub(super) const MOST: usize = 1 << 30;
@@ -89,72 +93,76 @@ impl Vocab {
             odd: HashMap::new(),
             longest: 0,
         };
-        for (i, text) in tokens.iter().enumerate() {
-            let id = i as u32;
-            let value = types.as_ref().map_or(1, |types| types[i]);
-            let attr = match value {
-                0 => 0,
-                1 => NORMAL,
-                2 => UNKNOWN,
-                3 => CONTROL,
-                4 => USER_DEFINED,
-                5 => UNUSED,
-                6 => BYTE,
-                value => {
+        for (batch, texts) in tokens.chunks(BATCH).enumerate() {
+            let first = batch * BATCH;
+            for (i, text) in texts.iter().enumerate() {
+                let id = (first + i) as u32;
+                let value = types.as_ref().map_or(1, |types| types[first + i]);
+                let Some(attr) = attr_of(value) else {
                     return Err(TokenizerError::Type {
                         file: file.to_owned(),
                         id,
                         value,
                     });
+                };
+                if attr == BYTE && byte_token_value(text).is_none() {
+                    let text = excerpt(text);
+                    return Err(TokenizerError::Byte {
+                        file: file.to_owned(),
+                        id,
+                        text,
+                    });
                 }
-            };
-            if attr == BYTE && byte_token_value(text).is_none() {
-                let text = excerpt(text);
-                return Err(TokenizerError::Byte {
-                    file: file.to_owned(),
-                    id,
-                    text,
-                });
+                vocab.push(text, attr);
             }
-            vocab
-                .push(text, attr)
-                .map_err(|first| TokenizerError::Duplicate {
-                    file: file.to_owned(),
-                    first,
-                    second: id,
-                    text: excerpt(text),
-                })?;
+            let ids = first as u32..(first + texts.len()) as u32;
+            vocab.warm(ids.clone().map(|id| vocab.key(id)));
+            for (id, text) in ids.zip(texts) {
+                vocab
+                    .enter(id, text)
+                    .map_err(|first| TokenizerError::Duplicate {
+                        file: file.to_owned(),
+                        first,
+                        second: id,
+                        text: excerpt(text),
+                    })?;
+            }
         }
         Ok(vocab)
     }
 
-    /// Adds a token, or gives the earlier one with the same text.
-    fn push(&mut self, text: &str, attr: Attr) -> Result<(), TokenId> {
-        let id = self.ends.len() as u32;
+    /// Adds a token, which is not found before it is entered.
+    fn push(&mut self, text: &str, attr: Attr) {
         let start = self.keys.len();
         let spelled = self.spelling.push_key(text, &mut self.keys);
         if !spelled {
             self.keys.extend_from_slice(text.as_bytes());
-            if let Some(&first) = self.odd.get(text) {
-                return Err(first);
-            }
-            self.odd.insert(text.into(), id);
         }
         self.longest = self.longest.max(self.keys.len() - start);
         self.ends.push(self.keys.len() as u32);
         self.attrs.push(if spelled { attr } else { attr | ODD });
-        // llama.cpp gives an empty token a made-up text; here nothing matches it.
-        if spelled && !text.is_empty() {
-            self.enter(id)
-        } else {
-            Ok(())
-        }
     }
 
-    fn enter(&mut self, id: TokenId) -> Result<(), TokenId> {
+    /// Makes a token findable, or gives the earlier one with the same text.
+    fn enter(&mut self, id: TokenId, text: &str) -> Result<(), TokenId> {
+        if self.attr(id) & ODD != 0 {
+            return match self.odd.insert(text.into(), id) {
+                Some(first) => Err(first),
+                None => Ok(()),
+            };
+        }
         let key = slice(&self.keys, &self.ends, id);
+        // llama.cpp gives an empty token a made-up text; here nothing matches it.
+        if key.is_empty() {
+            return Ok(());
+        }
         self.table
             .insert(key, id, |other| slice(&self.keys, &self.ends, other) == key)
+    }
+
+    /// Reads where keys are, so that looking them up next waits less.
+    pub(super) fn warm<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        black_box(keys.map(|key| self.table.warm(key)).fold(0, u32::max));
     }
 
     /// The symbol of a key, which becomes a new one if need be. Ids of symbols that are no
@@ -304,6 +312,20 @@ impl Vocab {
             }
             _ => Cow::Borrowed(key),
         }
+    }
+}
+
+/// What a token type of the file means (`llama_token_type`).
+fn attr_of(value: i32) -> Option<Attr> {
+    match value {
+        0 => Some(0),
+        1 => Some(NORMAL),
+        2 => Some(UNKNOWN),
+        3 => Some(CONTROL),
+        4 => Some(USER_DEFINED),
+        5 => Some(UNUSED),
+        6 => Some(BYTE),
+        _ => None,
     }
 }
 

@@ -5,6 +5,7 @@ use crate::format::{ActivationKind, GROUP_ROWS, WeightType};
 use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
 use crate::memory::{AllocError, HugeBuffer};
+use std::ops::Range;
 
 /// Why a matrix cannot be packed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -115,13 +116,18 @@ impl PackedMatrix {
         self.rows * self.row_bytes()
     }
 
+    /// Bytes of one group, packed or in the file.
+    pub fn group_bytes(&self) -> usize {
+        self.group_bytes
+    }
+
     fn row_bytes(&self) -> usize {
         self.group_bytes / GROUP_ROWS
     }
 
     /// The packed bytes of groups `range`.
     #[inline]
-    pub(crate) fn groups(&self, range: std::ops::Range<usize>) -> &[u8] {
+    pub(crate) fn groups(&self, range: Range<usize>) -> &[u8] {
         &self.data[range.start * self.group_bytes..range.end * self.group_bytes]
     }
 
@@ -141,12 +147,15 @@ impl std::fmt::Debug for PackedMatrix {
     }
 }
 
-/// Packs a matrix from its bytes in the file, lanes taking groups of rows.
+/// Packs a matrix, or a run of its groups, from its bytes in the file, lanes taking groups of rows.
 pub struct PackJob<'a> {
     src: &'a [u8],
+    /// The groups' packed bytes.
     data: Disjoint<'a, u8>,
-    rows: usize,
+    groups: usize,
     group_bytes: usize,
+    /// What stands in for rows past the matrix's last.
+    zero_row: Vec<u8>,
     ops: &'static MatmulOps,
 }
 
@@ -157,26 +166,46 @@ impl<'a> PackJob<'a> {
     ///
     /// `src` is not [`PackedMatrix::source_bytes`] long.
     pub fn new(to: &'a mut PackedMatrix, src: &'a [u8]) -> Result<PackJob<'a>, PackError> {
-        let expected = to.source_bytes();
+        let groups = 0..to.n_groups();
+        PackJob::groups(to, groups, src)
+    }
+
+    /// Packs groups `groups` alone; `src` is their rows in the file, so that a large matrix can be
+    /// packed piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// `src` is not those rows' bytes long.
+    ///
+    /// # Panics
+    ///
+    /// When the matrix has no such groups.
+    pub fn groups(
+        to: &'a mut PackedMatrix,
+        groups: Range<usize>,
+        src: &'a [u8],
+    ) -> Result<PackJob<'a>, PackError> {
+        assert!(
+            groups.start <= groups.end && groups.end <= to.n_groups(),
+            "no such groups"
+        );
+        let rows = to.rows.min(groups.end * GROUP_ROWS) - groups.start * GROUP_ROWS;
+        let expected = rows * to.row_bytes();
         if src.len() != expected {
             return Err(PackError::Source {
                 expected,
                 found: src.len(),
             });
         }
-        let PackedMatrix {
-            rows,
-            group_bytes,
-            ops,
-            ref mut data,
-            ..
-        } = *to;
+        let (group_bytes, row_bytes) = (to.group_bytes, to.row_bytes());
+        let bytes = groups.start * group_bytes..groups.end * group_bytes;
         Ok(PackJob {
             src,
-            data: Disjoint::new(data),
-            rows,
+            data: Disjoint::new(&mut to.data[bytes]),
+            groups: groups.len(),
             group_bytes,
-            ops,
+            zero_row: vec![0; row_bytes],
+            ops: to.ops,
         })
     }
 }
@@ -184,14 +213,8 @@ impl<'a> PackJob<'a> {
 impl Job for PackJob<'_> {
     fn part(&self, part: &Part<'_, Self>) {
         let row_bytes = self.group_bytes / GROUP_ROWS;
-        // Rows past the last are zero blocks, of which the kernels make zeros.
-        let zero_row = if self.rows.is_multiple_of(GROUP_ROWS) {
-            Vec::new()
-        } else {
-            vec![0; row_bytes]
-        };
-        while let Some(g) = part.claim_one(self.rows.div_ceil(GROUP_ROWS)) {
-            let mut rows = [zero_row.as_slice(); GROUP_ROWS];
+        while let Some(g) = part.claim_one(self.groups) {
+            let mut rows = [self.zero_row.as_slice(); GROUP_ROWS];
             let from_group = self.src[g * self.group_bytes..].chunks_exact(row_bytes);
             for (row, bytes) in rows.iter_mut().zip(from_group) {
                 *row = bytes;
