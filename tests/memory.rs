@@ -24,8 +24,8 @@ fn peak() -> u64 {
     kib * 1024
 }
 
-/// What the program needs besides weights and cache: code, vocabulary, batch buffers.
-const REST: u64 = 64 << 20;
+/// The buffers of a batch of 512 tokens, which only a run with long prompts takes.
+const REST: u64 = 48 << 20;
 
 #[test]
 fn peak_memory_stays_near_the_file_and_the_cache() {
@@ -40,11 +40,8 @@ fn peak_memory_stays_near_the_file_and_the_cache() {
         let engine = Engine::load(&path, &options).expect("a valid model");
         let cache = engine.cache_bytes() as u64;
         let bound = file + file / 5 + cache;
-        assert!(
-            peak() < bound + REST,
-            "{name}: {} loading, file {file}",
-            peak()
-        );
+        println!("{name}: file {file}, cache {cache}, peak {} when loaded", peak());
+        assert!(peak() < bound, "{name}: {} loading, file {file}", peak());
         let config = SamplerConfig {
             temp: 0.0,
             ..SamplerConfig::default()
@@ -66,7 +63,7 @@ fn peak_memory_stays_near_the_file_and_the_cache() {
             output: &output
         }));
         output.take().expect("an output").expect("a prefill");
-        println!("{name}: file {file}, cache {cache}, peak {}", peak());
+        println!("{name}: peak {} after 400 tokens in one batch", peak());
         assert!(
             peak() < bound + REST,
             "{name}: {} running, file {file}",

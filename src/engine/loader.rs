@@ -80,7 +80,7 @@ sml! {
         "parsed"_s + exception<_> = "failed"_s,
         "parsed"_s + unexpected_event<_> / ignore,
 
-        "bound"_s + completion<_> / (plan, allocate) = "packing"_s,
+        "bound"_s + completion<_> / (allocate, plan) = "packing"_s,
         "bound"_s + exception<_> = "failed"_s,
         "bound"_s + unexpected_event<_> / ignore,
 
@@ -210,70 +210,60 @@ impl Found {
     }
 }
 
-/// A matrix as pieces of about [`PIECE_BYTES`]; a vector as it is.
-fn pieces(item: &Item, matrices: &[Option<PackedMatrix>]) -> Vec<Item> {
-    let cut = |matrix: &PackedMatrix| {
-        let (n_groups, step) = (
-            matrix.n_groups(),
-            (PIECE_BYTES / matrix.group_bytes()).max(1),
-        );
-        let ranges = (0..n_groups)
-            .step_by(step)
-            .map(|start| start..n_groups.min(start + step));
-        ranges
-            .rev()
-            .map(|groups| Item {
-                groups,
-                ..item.clone()
-            })
-            .collect()
+/// Every tensor that is copied.
+fn vectors(model: &Model) -> Vec<TensorId> {
+    let of_layer = |layer: &LayerTensors| {
+        let always = [layer.attn_norm, layer.ffn_norm].map(Some);
+        let biases = [layer.bq, layer.bk, layer.bv];
+        let norms = [
+            layer.q_norm,
+            layer.k_norm,
+            layer.post_attn_norm,
+            layer.post_ffn_norm,
+        ];
+        always.into_iter().chain(biases).chain(norms).flatten()
     };
-    matrices[item.tensor.index()]
-        .as_ref()
-        .map_or(vec![item.clone()], cut)
+    let mut vectors = vec![model.tensors.output_norm];
+    vectors.extend(model.tensors.layers.iter().flat_map(of_layer));
+    vectors
 }
 
-/// Every tensor that is copied or packed, in the order of the file, last first.
-fn items(source: &Gguf, model: &Model) -> Vec<Item> {
-    let mut items = Vec::new();
-    let mut add = |vector, tensors: &[Option<TensorId>]| {
-        items.extend(
-            tensors
-                .iter()
-                .flatten()
-                .map(|&tensor| Item { tensor, vector, groups: 0..0 }),
-        );
+/// Every tensor that is packed.
+fn matrices(model: &Model) -> Vec<TensorId> {
+    let of_layer = |layer: &LayerTensors| {
+        let LayerTensors {
+            wq,
+            wk,
+            wv,
+            wo,
+            w_gate,
+            w_up,
+            w_down,
+            ..
+        } = *layer;
+        [wq, wk, wv, wo, w_gate, w_up, w_down]
     };
-    let tensors = &model.tensors;
-    add(true, &[Some(tensors.output_norm)]);
-    add(false, &[Some(tensors.output)]);
-    for layer in &tensors.layers {
-        add(true, &[Some(layer.attn_norm), Some(layer.ffn_norm)]);
-        add(
-            true,
-            &[layer.bq, layer.bk, layer.bv, layer.q_norm, layer.k_norm],
-        );
-        add(true, &[layer.post_attn_norm, layer.post_ffn_norm]);
-        add(
-            false,
-            &[
-                Some(layer.wq),
-                Some(layer.wk),
-                Some(layer.wv),
-                Some(layer.wo),
-            ],
-        );
-        add(
-            false,
-            &[Some(layer.w_gate), Some(layer.w_up), Some(layer.w_down)],
-        );
-    }
-    let place = |item: &Item| {
-        let tensor = &source.tensors()[item.tensor.index()];
-        std::cmp::Reverse((tensor.shard, tensor.offset))
-    };
-    items.sort_by_key(place);
-    items
+    let mut matrices = vec![model.tensors.output];
+    matrices.extend(model.tensors.layers.iter().flat_map(of_layer));
+    matrices
+}
+
+/// A matrix as pieces of about [`PIECE_BYTES`].
+fn pieces(tensor: TensorId, matrix: &PackedMatrix) -> Vec<Item> {
+    let (n_groups, step) = (
+        matrix.n_groups(),
+        (PIECE_BYTES / matrix.group_bytes()).max(1),
+    );
+    let ranges = (0..n_groups)
+        .step_by(step)
+        .map(|start| start..n_groups.min(start + step));
+    ranges
+        .map(|groups| Item {
+            tensor,
+            vector: false,
+            groups,
+        })
+        .collect()
 }
 
 /// The kernels' name for a tensor's type, which binding has found to be supported.
@@ -366,47 +356,54 @@ impl LoadStateMachineContext for Context<'_> {
         })
     }
 
-    fn plan(&mut self) -> Result<(), ()> {
+    fn allocate(&mut self) -> Result<(), ()> {
         self.act(|load| {
-            let source = load.found.source()?;
-            let queue = items(source, load.found.model()?);
-            let n_tensors = source.tensors().len();
-            let bytes = queue
-                .iter()
-                .map(|item| source.tensors()[item.tensor.index()].n_bytes);
-            load.found.bytes_total = bytes.sum();
-            load.found.queue = queue;
+            let kernels = load.found.kernels.ok_or(EngineError::Order)?;
+            let tensors = load.found.source()?.tensors();
+            let n_tensors = tensors.len();
+            let allocated = matrices(load.found.model()?).into_iter().map(|id| {
+                let tensor = &tensors[id.index()];
+                let (rows, cols) = (tensor.n_rows() as usize, tensor.row_len() as usize);
+                let fail = |source| EngineError::Pack {
+                    tensor: tensor.name.clone(),
+                    source,
+                };
+                let matrix = PackedMatrix::allocate(kernels, weight_type(tensor)?, rows, cols);
+                Ok::<_, EngineError>((id, matrix.map_err(fail)?))
+            });
+            let allocated = allocated.collect::<Result<Vec<_>, _>>()?;
             load.found.vectors.resize_with(n_tensors, || None);
             load.found.matrices.resize_with(n_tensors, || None);
+            load.found.queue = allocated
+                .iter()
+                .flat_map(|(id, matrix)| pieces(*id, matrix))
+                .collect();
+            allocated.into_iter().for_each(|(id, matrix)| {
+                load.found.matrices[id.index()] = Some(matrix);
+            });
             Ok(())
         })
     }
 
-    fn allocate(&mut self) -> Result<(), ()> {
+    fn plan(&mut self) -> Result<(), ()> {
         self.act(|load| {
-            let kernels = load.found.kernels.ok_or(EngineError::Order)?;
-            let items = std::mem::take(&mut load.found.queue);
-            let mut matrices = std::mem::take(&mut load.found.matrices);
+            let copied = vectors(load.found.model()?);
+            let mut queue = std::mem::take(&mut load.found.queue);
+            queue.extend(copied.iter().map(|&tensor| Item {
+                tensor,
+                vector: true,
+                groups: 0..0,
+            }));
             let tensors = load.found.source()?.tensors();
-            items
-                .iter()
-                .filter(|item| !item.vector)
-                .try_for_each(|item| {
-                    let tensor = &tensors[item.tensor.index()];
-                    let (rows, cols) = (tensor.n_rows() as usize, tensor.row_len() as usize);
-                    let fail = |source| EngineError::Pack {
-                        tensor: tensor.name.clone(),
-                        source,
-                    };
-                    let matrix = PackedMatrix::allocate(kernels, weight_type(tensor)?, rows, cols);
-                    matrices[item.tensor.index()] = Some(matrix.map_err(fail)?);
-                    Ok::<(), EngineError>(())
-                })?;
-            load.found.queue = items
-                .iter()
-                .flat_map(|item| pieces(item, &matrices))
-                .collect();
-            load.found.matrices = matrices;
+            let place = |item: &Item| {
+                let tensor = &tensors[item.tensor.index()];
+                std::cmp::Reverse((tensor.shard, tensor.offset, item.groups.start))
+            };
+            queue.sort_by_key(place);
+            let used = copied.into_iter().chain(matrices(load.found.model()?));
+            let bytes_total = used.map(|id| tensors[id.index()].n_bytes).sum();
+            load.found.bytes_total = bytes_total;
+            load.found.queue = queue;
             Ok(())
         })
     }
