@@ -40,7 +40,10 @@ fn peak_memory_stays_near_the_file_and_the_cache() {
         let engine = Engine::load(&path, &options).expect("a valid model");
         let cache = engine.cache_bytes() as u64;
         let bound = file + file / 5 + cache;
-        println!("{name}: file {file}, cache {cache}, peak {} when loaded", peak());
+        println!(
+            "{name}: file {file}, cache {cache}, peak {} when loaded",
+            peak()
+        );
         assert!(peak() < bound, "{name}: {} loading, file {file}", peak());
         let config = SamplerConfig {
             temp: 0.0,

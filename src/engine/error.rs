@@ -12,10 +12,10 @@ use emel_kernels::{DequantizeError, LaneError, Level, RopeError};
 pub enum EngineError {
     /// The file is not a GGUF file, or a broken one.
     #[error(transparent)]
-    Gguf(#[from] GgufError),
+    Gguf(Box<GgufError>),
     /// The file holds no model that can be run.
     #[error(transparent)]
-    Model(#[from] ModelError),
+    Model(Box<ModelError>),
     /// The processor lacks the instruction set that was asked for.
     #[error("this processor has no {level} instructions; choose one of: {available}", level = .0.name(), available = available_levels())]
     Unavailable(Level),
@@ -84,6 +84,18 @@ pub enum EngineError {
     /// No token could be selected.
     #[error(transparent)]
     Sample(#[from] SampleError),
+}
+
+impl From<GgufError> for EngineError {
+    fn from(error: GgufError) -> Self {
+        EngineError::Gguf(Box::new(error))
+    }
+}
+
+impl From<ModelError> for EngineError {
+    fn from(error: ModelError) -> Self {
+        EngineError::Model(Box::new(error))
+    }
 }
 
 fn available_levels() -> String {

@@ -20,7 +20,7 @@ pub enum RunError {
     Engine(#[from] EngineError),
     /// The vocabulary.
     #[error(transparent)]
-    Tokenizer(#[from] TokenizerError),
+    Tokenizer(Box<TokenizerError>),
     /// The sampler's settings.
     #[error(transparent)]
     Sampling(#[from] ConfigError),
@@ -29,7 +29,7 @@ pub enum RunError {
     Prompt(#[from] PromptError),
     /// `--tokenize`.
     #[error(transparent)]
-    Tokenize(#[from] TokenizeError),
+    Tokenize(Box<TokenizeError>),
     /// The chat template.
     #[error("chat template: {0}")]
     Chat(#[from] ChatError),
@@ -61,11 +61,26 @@ pub enum RunError {
     NotTaken,
 }
 
+impl From<TokenizeError> for RunError {
+    fn from(error: TokenizeError) -> Self {
+        RunError::Tokenize(Box::new(error))
+    }
+}
+
+impl From<TokenizerError> for RunError {
+    fn from(error: TokenizerError) -> Self {
+        RunError::Tokenizer(Box::new(error))
+    }
+}
+
 impl RunError {
     /// Whether it is only that nobody reads standard output any more.
     pub fn is_closed_pipe(&self) -> bool {
         match self {
-            RunError::Tokenize(TokenizeError::Write(error)) => is_closed_pipe(error),
+            RunError::Tokenize(error) => match error.as_ref() {
+                TokenizeError::Write(error) => is_closed_pipe(error),
+                _ => false,
+            },
             _ => false,
         }
     }
