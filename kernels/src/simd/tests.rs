@@ -180,12 +180,13 @@ fn levels_agree_on_every_operation() {
             (Level::Avx512, results::<Avx512>),
         ] {
             if level.is_available() {
-                for (found, wanted) in results(&operands).iter().zip(&wanted) {
+                let found = results(&operands);
+                assert_eq!(found.len(), wanted.len());
+                for (found, wanted) in found.iter().zip(&wanted) {
                     assert_eq!(found, wanted, "{level}");
                 }
             }
         }
-        assert!(wanted.len() > 60);
     }
 }
 
