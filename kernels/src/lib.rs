@@ -5,6 +5,9 @@
 //! instruction-set [`Level`]. All levels give the same bits: a kernel may only reorder what is
 //! exact (integer sums), and every floating-point operation has one place in one order.
 
+// Loops over small arrays of vectors count tokens, rows and chunks; several arrays share the count.
+#![allow(clippy::needless_range_loop)]
+
 mod argmax;
 mod attention;
 mod elementwise;

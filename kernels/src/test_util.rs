@@ -20,6 +20,11 @@ impl Rng {
         (self.next() % n as u64) as usize
     }
 
+    /// One of `from`.
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
     /// Uniform in -1..1.
     pub(crate) fn unit(&mut self) -> f32 {
         (self.next() >> 40) as f32 / (1 << 23) as f32 - 1.0
@@ -153,4 +158,38 @@ pub(crate) fn tree(mut acc: [f32; 16]) -> f32 {
         }
     }
     acc[0]
+}
+
+/// One quantized block of activations; `s` is of blocks of 32 alone.
+pub(crate) struct Quantized {
+    pub(crate) q: Vec<i32>,
+    pub(crate) d: f32,
+    pub(crate) s: f32,
+}
+
+/// Quantizes one block of 32 or 256 values by `quantize`'s description.
+pub(crate) fn quantize(x: &[f32]) -> Quantized {
+    let amax = f32::from_bits(x.iter().map(|x| x.to_bits() & 0x7fff_ffff).max().unwrap());
+    let inverse = if amax == 0.0 { 0.0 } else { 127.0 / amax };
+    let round = |&x: &f32| {
+        let r = (x * inverse).round_ties_even();
+        if (-127.0..=127.0).contains(&r) {
+            r as i32
+        } else {
+            -127
+        }
+    };
+    let q: Vec<i32> = x.iter().map(round).collect();
+    let sum: i32 = q.iter().sum();
+    if x.len() == 32 {
+        let d0 = amax / 127.0;
+        let [d, s] = [d0, d0 * sum as f32].map(|v| half::f16::from_f32(v).to_f32());
+        Quantized { q, d, s }
+    } else {
+        Quantized {
+            q,
+            d: if amax == 0.0 { 0.0 } else { 1.0 / inverse },
+            s: f32::NAN,
+        }
+    }
 }

@@ -16,7 +16,7 @@
 //! - 8-bit values: eight chunks, chunk `c` has weights `4c..4c+4`.
 //! - Then sixteen half-precision scales, and sixteen minimums where the format has them.
 
-use super::{GROUP_ROWS, IQ4_TABLE, Pack, halves, interleave};
+use super::{GROUP_ROWS, IQ4_TABLE, Pack, Shape, ShapeOf, halves, interleave};
 use crate::memory::Plain;
 use crate::simd::Simd;
 
@@ -24,13 +24,8 @@ use crate::simd::Simd;
 pub(crate) trait Block32: 'static {
     /// The block's bytes.
     type Block: Plain;
-    /// Whether chunks are signed bytes in the form of [`Simd::i8_operand`] (else unsigned ones
-    /// of at most 31).
-    const SIGNED: bool;
-    /// What is to be taken off an unsigned value to get the weight: 0, 8 or 16.
-    const OFFSET: i32;
-    /// Whether a minimum is added.
-    const HAS_MIN: bool;
+    /// What a product does with them.
+    type Shape: Shape;
     /// Whether blocks come from memory (else from the first-level cache).
     const STREAMED: bool = true;
     /// Eight chunks of bytes: lane `r` of chunk `c` has weights `4c..4c+4` of row `r`.
@@ -123,9 +118,7 @@ macro_rules! block32 {
 
             impl Block32 for $name {
                 type Block = Packed;
-                const SIGNED: bool = $signed;
-                const OFFSET: i32 = $offset;
-                const HAS_MIN: bool = $has_min;
+                type Shape = ShapeOf<$signed, $offset, $has_min, 1>;
                 #[inline(always)]
                 fn chunks<S: Simd>($s: S, $b: &Packed) -> [S::Int; 8] $chunks
                 #[inline(always)]

@@ -180,3 +180,115 @@ fn iq4_xs(b: &[u8], y: &mut [f32]) {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// f16 1.0, 0.5 and -2.0.
+    const ONE: [u8; 2] = [0x00, 0x3c];
+    const HALF: [u8; 2] = [0x00, 0x38];
+    const MINUS_TWO: [u8; 2] = [0x00, 0xc0];
+
+    fn row(ty: WeightType, parts: &[&[u8]]) -> Vec<f32> {
+        let mut out = vec![f32::NAN; ty.block_len()];
+        dequantize_row(ty, &parts.concat(), &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn blocks_of_32_made_by_hand() {
+        // Byte i: low half i, high half 15 - i.
+        let q: Vec<u8> = (0..16).map(|i| i | (15 - i) << 4).collect();
+        let nibble = |k: usize| if k < 16 { k as f32 } else { 31.0 - k as f32 };
+        // Fifth bits: weights 0 and 31.
+        let h = [1, 0, 0, 0x80];
+        let fifth = |k: usize| if k == 0 || k == 31 { 16.0 } else { 0.0 };
+
+        let y = row(WeightType::Q4_0, &[&HALF, &q]);
+        assert!((0..32).all(|k| y[k] == 0.5 * (nibble(k) - 8.0)));
+        let y = row(WeightType::Q4_1, &[&HALF, &MINUS_TWO, &q]);
+        assert!((0..32).all(|k| y[k] == 0.5 * nibble(k) - 2.0));
+        let y = row(WeightType::Q5_0, &[&MINUS_TWO, &h, &q]);
+        assert!((0..32).all(|k| y[k] == -2.0 * (nibble(k) + fifth(k) - 16.0)));
+        let y = row(WeightType::Q5_1, &[&HALF, &ONE, &h, &q]);
+        assert!((0..32).all(|k| y[k] == 0.5 * (nibble(k) + fifth(k)) + 1.0));
+        let y = row(WeightType::IQ4_NL, &[&HALF, &q]);
+        assert!((0..32).all(|k| y[k] == 0.5 * f32::from(IQ4_TABLE[nibble(k) as usize])));
+        let w: Vec<u8> = (0..32).map(|k| (k * 8 + 128) as u8).collect();
+        let y = row(WeightType::Q8_0, &[&MINUS_TWO, &w]);
+        assert!((0..32).all(|k| y[k] == -2.0 * (k as f32 * 8.0 - 128.0)));
+    }
+
+    #[test]
+    fn superblocks_made_by_hand() {
+        // Scale j + 1 and minimum 15 - j of sub-block j; every value 2.
+        let sm: Vec<u8> = (0..16).map(|j| ((j + 1) % 16) | (15 - j) << 4).collect();
+        let y = row(WeightType::Q2_K, &[&sm, &[0xaa; 64], &HALF, &ONE]);
+        let wanted = |k: usize| ((k / 16 + 1) % 16) as f32 - (15 - k / 16) as f32;
+        assert!((0..256).all(|k| y[k] == wanted(k)));
+
+        // All scales 33 - 32 = 1; low bits 1; third bits set in the first 32 weights only.
+        let scales = [
+            0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0xaa, 0xaa, 0xaa, 0xaa,
+        ];
+        let y = row(WeightType::Q3_K, &[&[1; 32], &[0x55; 64], &scales, &HALF]);
+        assert!((0..256).all(|k| y[k] == if k < 32 { 0.5 } else { -1.5 }));
+
+        // Scales 1, 2, 3, 4 and 17, 34, 51, 20; minimums 5, 6, 7, 8 and 0.
+        let sm = [0x41, 0x82, 0xc3, 0x44, 5, 6, 7, 8, 0x01, 0x02, 0x03, 0x04];
+        let scales = [1.0, 2.0, 3.0, 4.0, 17.0, 34.0, 51.0, 20.0];
+        let mins = [5.0, 6.0, 7.0, 8.0, 0.0, 0.0, 0.0, 0.0];
+        // Low halves 3, high halves 9.
+        let four = |k: usize| if (k / 32).is_multiple_of(2) { 3.0 } else { 9.0 };
+        let y = row(WeightType::Q4_K, &[&HALF, &MINUS_TWO, &sm, &[0x93; 128]]);
+        assert!((0..256).all(|k| y[k] == 0.5 * scales[k / 32] * four(k) + 2.0 * mins[k / 32]));
+        // Fifth bits of sub-blocks 0 and 7.
+        let y = row(
+            WeightType::Q5_K,
+            &[&HALF, &MINUS_TWO, &sm, &[0x81; 32], &[0x93; 128]],
+        );
+        let five = |k: usize| {
+            four(k)
+                + if (k / 32).is_multiple_of(7) {
+                    16.0
+                } else {
+                    0.0
+                }
+        };
+        assert!((0..256).all(|k| y[k] == 0.5 * scales[k / 32] * five(k) + 2.0 * mins[k / 32]));
+
+        // Low bits 3 then 9, upper bits 0, 1, 2, 3 in turn; scales j - 8.
+        let sc: Vec<u8> = (0..16u8).map(|j| j.wrapping_sub(8)).collect();
+        let y = row(
+            WeightType::Q6_K,
+            &[&[0x93; 128], &[0b1110_0100; 64], &sc, &HALF],
+        );
+        let six = |k: usize| {
+            let quarter = k / 32 % 4;
+            (if quarter < 2 { 3.0 } else { 9.0 }) + 16.0 * quarter as f32 - 32.0
+        };
+        assert!((0..256).all(|k| y[k] == 0.5 * (k as f32 / 16.0 - 8.0).floor() * six(k)));
+
+        // Lower bits of the scales 0 to 7, upper bits 0, 1, 2, 3, 3, 2, 1, 0; indices 0 and 15.
+        let upper: u16 = [0, 1, 2, 3, 3, 2, 1, 0]
+            .iter()
+            .rev()
+            .fold(0, |u, &h| u << 2 | h);
+        let lower = [0x10, 0x32, 0x54, 0x76];
+        let y = row(
+            WeightType::IQ4_XS,
+            &[&ONE, &upper.to_le_bytes(), &lower, &[0xf0; 128]],
+        );
+        let scales = [-32.0, -15.0, 2.0, 19.0, 20.0, 5.0, -10.0, -25.0];
+        let value = |k: usize| if k % 32 < 16 { -127.0 } else { 113.0 };
+        assert!((0..256).all(|k| y[k] == scales[k / 32] * value(k)));
+    }
+
+    #[test]
+    fn floats_are_themselves() {
+        assert_eq!(row(WeightType::F32, &[&1.5f32.to_le_bytes()]), [1.5]);
+        assert_eq!(row(WeightType::F16, &[&MINUS_TWO]), [-2.0]);
+        assert_eq!(row(WeightType::BF16, &[&[0xc0, 0x3f]]), [1.5]);
+    }
+}

@@ -180,6 +180,37 @@ impl WeightType {
     }
 }
 
+/// What a product with a format does beside summing integers. Formats of one shape share the code
+/// of everything past unpacking.
+pub(crate) trait Shape: 'static {
+    /// Whether chunks are signed bytes in the form of [`crate::simd::Simd::i8_operand`]; else
+    /// unsigned ones of at most 63.
+    const SIGNED: bool;
+    /// What is to be taken off an unsigned value to get the weight, before scaling.
+    const OFFSET: i32;
+    /// Whether there are minimums.
+    const HAS_MIN: bool;
+    /// Sub-blocks with scales of their own, in a super-block: 8 or 16.
+    const SCALES: usize;
+}
+
+/// The [`Shape`] of these constants.
+pub(crate) struct ShapeOf<
+    const SIGNED: bool,
+    const OFFSET: i32,
+    const HAS_MIN: bool,
+    const SCALES: usize,
+>;
+
+impl<const SIGNED: bool, const OFFSET: i32, const HAS_MIN: bool, const SCALES: usize> Shape
+    for ShapeOf<SIGNED, OFFSET, HAS_MIN, SCALES>
+{
+    const SIGNED: bool = SIGNED;
+    const OFFSET: i32 = OFFSET;
+    const HAS_MIN: bool = HAS_MIN;
+    const SCALES: usize = SCALES;
+}
+
 /// How one format goes from file blocks to packed blocks.
 pub(crate) trait Pack {
     /// Bytes of one block in the file.

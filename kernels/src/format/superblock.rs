@@ -25,7 +25,7 @@
 //!
 //! A *piece* is 32 consecutive weights: eight chunks of bytes.
 
-use super::{GROUP_ROWS, IQ4_TABLE, Pack, halves, interleave};
+use super::{GROUP_ROWS, IQ4_TABLE, Pack, Shape, ShapeOf, halves, interleave};
 use crate::memory::Plain;
 use crate::simd::Simd;
 
@@ -33,15 +33,8 @@ use crate::simd::Simd;
 pub(crate) trait SuperBlock: 'static {
     /// The super-block's bytes.
     type Block: Plain;
-    /// Whether chunks are signed bytes in the form of [`Simd::i8_operand`] (else unsigned ones
-    /// of at most 63).
-    const SIGNED: bool;
-    /// What is to be taken off an unsigned value to get the weight, before scaling.
-    const OFFSET: i32;
-    /// Whether minimums are taken off.
-    const HAS_MIN: bool;
-    /// Sub-blocks: 8 or 16.
-    const SCALES: usize;
+    /// What a product does with them.
+    type Shape: Shape;
     /// Eight chunks of bytes: lane `r` of chunk `c` has weights `4c..4c+4` of piece `p`, row `r`.
     fn chunks<S: Simd>(s: S, block: &Self::Block, p: usize) -> [S::Int; 8];
     /// Scales as signed bytes: lane `r` of word `i` has those of sub-blocks `4i..4i+4` of row
@@ -127,10 +120,7 @@ macro_rules! superblock {
 
             impl SuperBlock for $name {
                 type Block = Packed;
-                const SIGNED: bool = $signed;
-                const OFFSET: i32 = $offset;
-                const HAS_MIN: bool = $has_min;
-                const SCALES: usize = $n;
+                type Shape = ShapeOf<$signed, $offset, $has_min, $n>;
                 #[inline(always)]
                 fn chunks<S: Simd>($s: S, $b: &Packed, $p: usize) -> [S::Int; 8] $chunks
                 #[inline(always)]

@@ -8,9 +8,9 @@
 //! acc = fma(mw, s, acc)                       when the format has minimums
 //! ```
 
-use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs};
+use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, dot, min};
 use crate::format::block32::Block32;
-use crate::format::{Pack, pack_group};
+use crate::format::{Pack, Shape, pack_group};
 use crate::memory::{Plain, cast, cast_mut};
 use crate::quantize::{ActivationView, Data, Head32, Q8x32, Quads32};
 use crate::simd::{Kernel, Simd, entry};
@@ -47,14 +47,12 @@ unsafe impl Plain for Panel {}
 
 const _: () = assert!(GROUPS * (K_RUN / 32) * size_of::<Panel>() <= PANEL_BYTES);
 
-/// `F` after unpacking.
-struct Unpacked<F>(PhantomData<F>);
+/// Blocks of shape `H` after unpacking.
+struct Unpacked<H>(PhantomData<H>);
 
-impl<F: Block32> Block32 for Unpacked<F> {
+impl<H: Shape> Block32 for Unpacked<H> {
     type Block = Panel;
-    const SIGNED: bool = F::SIGNED;
-    const OFFSET: i32 = F::OFFSET;
-    const HAS_MIN: bool = F::HAS_MIN;
+    type Shape = H;
     const STREAMED: bool = false;
     #[inline(always)]
     fn chunks<S: Simd>(s: S, block: &Panel) -> [S::Int; 8] {
@@ -99,7 +97,11 @@ fn run<S: Simd, F: Block32, const T: usize, const N: usize>(
     for t in 0..N {
         f[t] = s.load(&acc[t].0);
     }
-    let offset = if F::SIGNED { S::I8_BIAS } else { F::OFFSET };
+    let offset = if F::Shape::SIGNED {
+        S::I8_BIAS
+    } else {
+        F::Shape::OFFSET
+    };
     for b in 0..n {
         let ahead = (&raw const blocks[b]).cast::<u8>().wrapping_add(AHEAD);
         if F::STREAMED {
@@ -110,25 +112,40 @@ fn run<S: Simd, F: Block32, const T: usize, const N: usize>(
         let w = F::chunks(s, &blocks[b]);
         let d = F::scale(s, &blocks[b]);
         let m = F::min(s, &blocks[b]);
+        let (q, head) = (&q[b], &head[b]);
+        let mut i = [s.zero_i32(); N];
         for t in 0..N {
-            let (q, head) = (&q[b][first + t], &head[b][first + t]);
-            let mut i = s.splat_i32(head.start(offset));
-            for c in 0..8 {
-                let x = s.splat_i32(i32::from_le_bytes(q[c].map(|q| q as u8)));
-                i = if F::SIGNED {
-                    s.dot_i8(i, w[c], x)
-                } else {
-                    s.dot_u8(i, w[c], x)
-                };
+            i[t] = s.splat_i32(head[first + t].start(offset));
+        }
+        for c in 0..8 {
+            for t in 0..N {
+                i[t] = dot::<S, F::Shape>(s, i[t], w[c], q[first + t][c]);
             }
-            f[t] = s.fma(s.mul(d, s.splat(head.d)), s.i32_to_f32(i), f[t]);
-            if F::HAS_MIN {
+        }
+        for t in 0..N {
+            let head = &head[first + t];
+            f[t] = s.fma(s.mul(d, s.splat(head.d)), s.i32_to_f32(i[t]), f[t]);
+            if F::Shape::HAS_MIN {
                 f[t] = s.fma(m, s.splat(head.s), f[t]);
             }
         }
     }
     for t in 0..N {
         s.store(f[t], &mut acc[t].0);
+    }
+}
+
+/// All tokens of a tile, `N` at a time.
+#[inline(always)]
+fn runs<S: Simd, F: Block32, const T: usize, const N: usize>(
+    s: S,
+    blocks: &[F::Block],
+    q: &[[Quads32; T]],
+    head: &[[Head32; T]],
+    acc: &mut [Acc],
+) {
+    for first in (0..T).step_by(N) {
+        run::<S, F, T, N>(s, blocks, q, head, first, acc);
     }
 }
 
@@ -141,11 +158,11 @@ fn tile<S: Simd, F: Block32, const T: usize>(
     head: &[[Head32; T]],
     acc: &mut [Acc],
 ) {
-    if T <= S::TOKENS {
-        run::<S, F, T, T>(s, blocks, q, head, 0, acc);
-    } else {
-        run::<S, F, T, 4>(s, blocks, q, head, 0, acc);
-        run::<S, F, T, 4>(s, blocks, q, head, 4, acc);
+    match min(T, S::TOKENS) {
+        1 => runs::<S, F, T, 1>(s, blocks, q, head, acc),
+        4 => runs::<S, F, T, 4>(s, blocks, q, head, acc),
+        8 => runs::<S, F, T, 8>(s, blocks, q, head, acc),
+        _ => unreachable!(),
     }
 }
 
@@ -203,10 +220,28 @@ impl<F: Block32> Kernel for Wide<F> {
                 for g in 0..groups {
                     let panel = &panels[g * RUN..][..len];
                     let acc = &mut acc[8 * (g * tiles + t)..][..8];
-                    tile::<S, Unpacked<F>, 8>(s, panel, q, head, acc);
+                    s.enter::<PanelTile<F::Shape>>((panel, q, head, acc));
                 }
             }
         }
+    }
+}
+
+/// A panel times a tile of eight tokens: one function for all formats of a shape.
+struct PanelTile<H>(PhantomData<H>);
+
+impl<H: Shape> Kernel for PanelTile<H> {
+    type Args<'a> = (
+        &'a [Panel],
+        &'a [[Quads32; 8]],
+        &'a [[Head32; 8]],
+        &'a mut [Acc],
+    );
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, (panel, q, head, acc): Self::Args<'_>) {
+        tile::<S, Unpacked<H>, 8>(s, panel, q, head, acc);
     }
 }
 

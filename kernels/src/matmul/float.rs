@@ -1,6 +1,6 @@
 //! Products with float weights: one accumulator an output, ascending k, fused.
 
-use super::{Acc, GROUPS, MatmulOps, PANEL_BYTES, TileArgs, WideArgs};
+use super::{Acc, GROUPS, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, min};
 use crate::format::float::{F32, FloatFormat};
 use crate::format::{Pack, pack_group};
 use crate::memory::{cast, cast_mut};
@@ -84,6 +84,19 @@ fn run<S: Simd, F: FloatFormat, const N: usize>(
     }
 }
 
+/// All tokens of a tile, `N` at a time.
+#[inline(always)]
+fn runs<S: Simd, F: FloatFormat, const T: usize, const N: usize>(
+    s: S,
+    columns: &[F::Column],
+    x: &[&[f32]; T],
+    acc: &mut [Acc],
+) {
+    for (x, acc) in x.chunks_exact(N).zip(acc.chunks_exact_mut(N)) {
+        run::<S, F, N>(s, columns, x, acc);
+    }
+}
+
 /// All tokens of a tile, as many at a time as the level has registers for.
 #[inline(always)]
 fn tile<S: Simd, F: FloatFormat, const T: usize>(
@@ -92,11 +105,11 @@ fn tile<S: Simd, F: FloatFormat, const T: usize>(
     x: &[&[f32]; T],
     acc: &mut [Acc],
 ) {
-    if T <= S::TOKENS {
-        run::<S, F, T>(s, columns, x, acc);
-    } else {
-        run::<S, F, 4>(s, columns, &x[..4], &mut acc[..4]);
-        run::<S, F, 4>(s, columns, &x[4..], &mut acc[4..]);
+    match min(T, S::TOKENS) {
+        1 => runs::<S, F, T, 1>(s, columns, x, acc),
+        4 => runs::<S, F, T, 4>(s, columns, x, acc),
+        8 => runs::<S, F, T, 8>(s, columns, x, acc),
+        _ => unreachable!(),
     }
 }
 
@@ -158,9 +171,22 @@ impl<F: FloatFormat> Kernel for Wide<F> {
                 }
                 for g in 0..groups {
                     let acc = &mut acc[8 * (g * tiles + t)..][..8];
-                    tile::<S, F32, 8>(s, &panels[g * RUN..][..len], &tokens, acc);
+                    s.enter::<PanelTile>((&panels[g * RUN..][..len], &tokens, acc));
                 }
             }
         }
+    }
+}
+
+/// A panel times a tile of eight tokens: one function for all formats.
+struct PanelTile;
+
+impl Kernel for PanelTile {
+    type Args<'a> = (&'a [[f32; 16]], &'a [&'a [f32]; 8], &'a mut [Acc]);
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, (panel, x, acc): Self::Args<'_>) {
+        tile::<S, F32, 8>(s, panel, x, acc);
     }
 }

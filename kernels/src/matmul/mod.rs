@@ -34,7 +34,7 @@ pub use job::{MatmulJob, MatmulPart, Scratch, Tile, TileT1, TileT4, TileT8, Tile
 pub use matrix::{PackError, PackJob, PackedMatrix};
 
 use crate::format::{
-    GROUP_ROWS, PackFn, WeightType, block32 as b32, float as fl, superblock as sb,
+    GROUP_ROWS, PackFn, Shape, WeightType, block32 as b32, float as fl, superblock as sb,
 };
 use crate::quantize::ActivationView;
 use crate::simd::Simd;
@@ -61,6 +61,22 @@ pub(crate) const K_RUN: usize = 512;
 
 /// Bytes of scratch memory for the panels, of whatever format.
 pub(crate) const PANEL_BYTES: usize = 64 << 10;
+
+/// `acc` plus the products of a chunk of weights with a word of activations.
+#[inline(always)]
+fn dot<S: Simd, H: Shape>(s: S, acc: S::Int, w: S::Int, q: i32) -> S::Int {
+    let x = s.splat_i32(q);
+    if H::SIGNED {
+        s.dot_i8(acc, w, x)
+    } else {
+        s.dot_u8(acc, w, x)
+    }
+}
+
+/// The smaller, at compile time.
+const fn min(a: usize, b: usize) -> usize {
+    if a < b { a } else { b }
+}
 
 /// One group times one tile.
 pub(crate) struct TileArgs<'a> {

@@ -9,9 +9,9 @@
 //! acc   = fma(d * dx, (total - offset * sums) as f32, acc)
 //! ```
 
-use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs};
+use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, dot, min};
 use crate::format::superblock::SuperBlock;
-use crate::format::{Pack, pack_group};
+use crate::format::{Pack, Shape, pack_group};
 use crate::memory::{Plain, cast, cast_mut};
 use crate::quantize::{ActivationView, Data, Head256, Q8x256, Quads256};
 use crate::simd::{Kernel, Simd, entry};
@@ -36,8 +36,8 @@ const AHEAD: usize = 4608;
 
 /// A super-block as a product reads it: packed, or unpacked to a panel.
 trait Source: 'static {
-    /// The format.
-    type Format: SuperBlock;
+    /// What a product does with it.
+    type Shape: Shape;
     /// Whether super-blocks come from memory (else from the first-level cache).
     const STREAMED: bool;
     /// One super-block of sixteen rows.
@@ -65,14 +65,14 @@ struct Apart<S: Simd> {
 }
 
 impl<F: SuperBlock> Source for Direct<F> {
-    type Format = F;
+    type Shape = F::Shape;
     const STREAMED: bool = true;
     type Block = F::Block;
     type Scales<S: Simd> = Apart<S>;
     #[inline(always)]
     fn scales<S: Simd>(s: S, block: &F::Block) -> Apart<S> {
         let words = F::scale_words(s, block);
-        let factors = if F::HAS_MIN {
+        let factors = if F::Shape::HAS_MIN {
             F::min_words(s, block)
         } else {
             words
@@ -81,7 +81,7 @@ impl<F: SuperBlock> Source for Direct<F> {
             scales: [s.zero_i32(); 16],
             pairs: [s.zero_i32(); 8],
         };
-        for i in 0..F::SCALES / 4 {
+        for i in 0..F::Shape::SCALES / 4 {
             for b in 0..4 {
                 apart.scales[4 * i + b] = s.byte_i32(words[i], b as u32);
             }
@@ -128,11 +128,11 @@ unsafe impl Plain for Panel {}
 
 const _: () = assert!(GROUPS * (K_RUN / 256) * size_of::<Panel>() <= PANEL_BYTES);
 
-/// Super-blocks of `F` after unpacking.
-struct Unpacked<F>(PhantomData<F>);
+/// Super-blocks of shape `H` after unpacking.
+struct Unpacked<H>(PhantomData<H>);
 
-impl<F: SuperBlock> Source for Unpacked<F> {
-    type Format = F;
+impl<H: Shape> Source for Unpacked<H> {
+    type Shape = H;
     const STREAMED: bool = false;
     type Block = Panel;
     type Scales<S: Simd> = ();
@@ -173,23 +173,19 @@ fn blocks<'a>(x: &ActivationView<'a>) -> Q8x256<'a> {
     }
 }
 
-/// `acc + Σ w * q` over the quads of chunks `from..to`.
+/// `Σ w * q` over chunks `from..to` of piece `p`, for each token from `first` on.
 #[inline(always)]
-fn dot<S: Simd, F: SuperBlock>(
+fn dots<S: Simd, H: Shape, const T: usize, const N: usize>(
     s: S,
     w: &[S::Int; 8],
-    q: &[[i8; 4]; 8],
-    from: usize,
-    to: usize,
-) -> S::Int {
-    let mut i = s.zero_i32();
+    (q, first, p): (&[Quads256; T], usize, usize),
+    (from, to): (usize, usize),
+) -> [S::Int; N] {
+    let mut i = [s.zero_i32(); N];
     for c in from..to {
-        let x = s.splat_i32(i32::from_le_bytes(q[c].map(|q| q as u8)));
-        i = if F::SIGNED {
-            s.dot_i8(i, w[c], x)
-        } else {
-            s.dot_u8(i, w[c], x)
-        };
+        for t in 0..N {
+            i[t] = dot::<S, H>(s, i[t], w[c], q[first + t][p][c]);
+        }
     }
     i
 }
@@ -222,45 +218,45 @@ fn run<S: Simd, W: Source, const T: usize, const N: usize>(
         let mut total = [s.zero_i32(); N];
         for p in 0..8 {
             let w = W::chunks(s, block, p);
-            if W::Format::SCALES == 8 {
+            if W::Shape::SCALES == 8 {
                 let scale = W::sub_scale(s, block, &scales, p);
+                let i: [_; N] = dots::<S, W::Shape, T, N>(s, &w, (&q[b], first, p), (0, 8));
                 for t in 0..N {
-                    let i = dot::<S, W::Format>(s, &w, &q[b][first + t][p], 0, 8);
-                    total[t] = s.add_i32(total[t], s.mul_i32(i, scale));
+                    total[t] = s.add_i32(total[t], s.mul_i32(i[t], scale));
                 }
             } else {
-                let low = W::sub_scale(s, block, &scales, 2 * p);
-                let high = W::sub_scale(s, block, &scales, 2 * p + 1);
-                for t in 0..N {
-                    let i = dot::<S, W::Format>(s, &w, &q[b][first + t][p], 0, 4);
-                    let j = dot::<S, W::Format>(s, &w, &q[b][first + t][p], 4, 8);
-                    let both = s.add_i32(s.mul_i32(i, low), s.mul_i32(j, high));
-                    total[t] = s.add_i32(total[t], both);
+                for half in 0..2 {
+                    let scale = W::sub_scale(s, block, &scales, 2 * p + half);
+                    let chunks = (4 * half, 4 * half + 4);
+                    let i: [_; N] = dots::<S, W::Shape, T, N>(s, &w, (&q[b], first, p), chunks);
+                    for t in 0..N {
+                        total[t] = s.add_i32(total[t], s.mul_i32(i[t], scale));
+                    }
                 }
             }
         }
-        let offset = if W::Format::SIGNED {
+        let offset = if W::Shape::SIGNED {
             S::I8_BIAS
         } else {
-            W::Format::OFFSET
+            W::Shape::OFFSET
         };
         let d = W::scale(s, block);
         for t in 0..N {
             let head = &head[b][first + t];
             let dx = s.splat(head.d);
             let mut sums = s.zero_i32();
-            if W::Format::HAS_MIN || offset != 0 {
-                let of: &[i32] = if W::Format::SCALES == 8 {
+            if W::Shape::HAS_MIN || offset != 0 {
+                let of: &[i32] = if W::Shape::SCALES == 8 {
                     &head.sums32
                 } else {
                     &head.sums16
                 };
-                for i in 0..W::Format::SCALES / 2 {
+                for i in 0..W::Shape::SCALES / 2 {
                     let pair = W::pair(s, block, &scales, i);
                     sums = s.dot_i16(sums, pair, s.splat_i32(of[i]));
                 }
             }
-            if W::Format::HAS_MIN {
+            if W::Shape::HAS_MIN {
                 f[t] = s.fma(s.mul(d, dx), s.i32_to_f32(total[t]), f[t]);
                 let m = s.mul(W::min(s, block), dx);
                 f[t] = s.fnma(m, s.i32_to_f32(sums), f[t]);
@@ -275,6 +271,20 @@ fn run<S: Simd, W: Source, const T: usize, const N: usize>(
     }
 }
 
+/// All tokens of a tile, `N` at a time.
+#[inline(always)]
+fn runs<S: Simd, W: Source, const T: usize, const N: usize>(
+    s: S,
+    blocks: &[W::Block],
+    q: &[[Quads256; T]],
+    head: &[[Head256; T]],
+    acc: &mut [Acc],
+) {
+    for first in (0..T).step_by(N) {
+        run::<S, W, T, N>(s, blocks, q, head, first, acc);
+    }
+}
+
 /// All tokens of a tile, as many at a time as the level has registers for.
 #[inline(always)]
 fn tile<S: Simd, W: Source, const T: usize>(
@@ -284,11 +294,11 @@ fn tile<S: Simd, W: Source, const T: usize>(
     head: &[[Head256; T]],
     acc: &mut [Acc],
 ) {
-    if T <= S::TOKENS {
-        run::<S, W, T, T>(s, blocks, q, head, 0, acc);
-    } else {
-        run::<S, W, T, 4>(s, blocks, q, head, 0, acc);
-        run::<S, W, T, 4>(s, blocks, q, head, 4, acc);
+    match min(T, S::TOKENS) {
+        1 => runs::<S, W, T, 1>(s, blocks, q, head, acc),
+        4 => runs::<S, W, T, 4>(s, blocks, q, head, acc),
+        8 => runs::<S, W, T, 8>(s, blocks, q, head, acc),
+        _ => unreachable!(),
     }
 }
 
@@ -346,10 +356,28 @@ impl<F: SuperBlock> Kernel for Wide<F> {
                 for g in 0..groups {
                     let panel = &panels[g * RUN..][..len];
                     let acc = &mut acc[8 * (g * tiles + t)..][..8];
-                    tile::<S, Unpacked<F>, 8>(s, panel, q, head, acc);
+                    s.enter::<PanelTile<F::Shape>>((panel, q, head, acc));
                 }
             }
         }
+    }
+}
+
+/// A panel times a tile of eight tokens: one function for all formats of a shape.
+struct PanelTile<H>(PhantomData<H>);
+
+impl<H: Shape> Kernel for PanelTile<H> {
+    type Args<'a> = (
+        &'a [Panel],
+        &'a [[Quads256; 8]],
+        &'a [[Head256; 8]],
+        &'a mut [Acc],
+    );
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, (panel, q, head, acc): Self::Args<'_>) {
+        tile::<S, Unpacked<H>, 8>(s, panel, q, head, acc);
     }
 }
 
@@ -364,10 +392,10 @@ fn unpack<S: Simd, F: SuperBlock>(s: S, blocks: &[F::Block], panel: &mut [Panel]
             }
         }
         let apart = Direct::<F>::scales(s, block);
-        for j in 0..F::SCALES {
+        for j in 0..F::Shape::SCALES {
             s.store_i32(apart.scales[j], &mut panel.scales[j]);
         }
-        for i in 0..F::SCALES / 2 {
+        for i in 0..F::Shape::SCALES / 2 {
             s.store_i32(apart.pairs[i], &mut panel.pairs[i]);
         }
         s.store(F::scale(s, block), &mut panel.d);

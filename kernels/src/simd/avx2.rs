@@ -67,6 +67,7 @@ pub(crate) struct Maddubs;
 /// The AVX2 level's token.
 pub(crate) type Avx2 = Ymm<Maddubs>;
 
+#[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn enter<K: Kernel>(s: Avx2, args: K::Args<'_>) -> K::Out {
     K::run(s, args)
@@ -182,8 +183,6 @@ impl<P: Products> Simd for Ymm<P> {
         fn fma(a: F, b: F, c: F) -> F { both!(_mm256_fmadd_ps, a, b, c) }
         fn fnma(a: F, b: F, c: F) -> F { both!(_mm256_fnmadd_ps, a, b, c) }
         fn max(a: F, b: F) -> F { both!(_mm256_max_ps, a, b) }
-        fn min(a: F, b: F) -> F { both!(_mm256_min_ps, a, b) }
-        fn sqrt(a: F) -> F { both!(_mm256_sqrt_ps, a) }
         fn reduce_add(a: F) -> f32 {{
             let a = _mm256_add_ps(a[0], a[1]);
             let a = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
@@ -235,7 +234,7 @@ impl<P: Products> Simd for Ymm<P> {
                 _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().add(8).cast())),
             ]
         }
-        fn store_i8(v: I, to: &mut [i8; 16]) -> () {{
+        fn store_low_bytes(v: I, to: &mut [u8; 16]) -> () {{
             // Keep the low bytes, pack them to the front of each 128-bit half, join the halves.
             let front = _mm256_setr_epi8(
                 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
@@ -278,7 +277,6 @@ impl<P: Products> Simd for Ymm<P> {
             both!(_mm256_srav_epi32, a, n)
         }}
         fn gt_i32(a: I, b: I) -> I { both!(_mm256_cmpgt_epi32, a, b) }
-        fn eq_i32(a: I, b: I) -> I { both!(_mm256_cmpeq_epi32, a, b) }
         fn select_i32(m: I, a: I, b: I) -> I { both!(_mm256_blendv_epi8, b, a, m) }
         fn reduce_add_i32(a: I) -> i32 {{
             let a = _mm256_add_epi32(a[0], a[1]);
@@ -315,9 +313,6 @@ impl<P: Products> Simd for Ymm<P> {
             _mm256_storeu_si256(to.as_mut_ptr().cast(), v[0]);
             _mm256_storeu_si256(to.as_mut_ptr().add(32).cast(), v[1])
         }}
-        fn load_half_twice(from: &[u8; 32]) -> I {
-            [_mm256_loadu_si256(from.as_ptr().cast()); 2]
-        }
         fn sub_u8(a: I, b: I) -> I { both!(_mm256_sub_epi8, a, b) }
         fn lookup(table: &[i8; 16], index: I) -> I {{
             let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));

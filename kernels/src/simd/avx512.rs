@@ -9,6 +9,7 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
+#[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 fn enter<K: Kernel>(s: Avx512, args: K::Args<'_>) -> K::Out {
     K::run(s, args)
@@ -60,8 +61,6 @@ impl Simd for Avx512 {
         fn fma(a: __m512, b: __m512, c: __m512) -> __m512 { _mm512_fmadd_ps(a, b, c) }
         fn fnma(a: __m512, b: __m512, c: __m512) -> __m512 { _mm512_fnmadd_ps(a, b, c) }
         fn max(a: __m512, b: __m512) -> __m512 { _mm512_max_ps(a, b) }
-        fn min(a: __m512, b: __m512) -> __m512 { _mm512_min_ps(a, b) }
-        fn sqrt(a: __m512) -> __m512 { _mm512_sqrt_ps(a) }
         fn reduce_add(a: __m512) -> f32 {{
             let a = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps::<1>(a));
             let a = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
@@ -99,7 +98,7 @@ impl Simd for Avx512 {
         fn load_u16(from: &[u16; 16]) -> __m512i {
             _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()))
         }
-        fn store_i8(v: __m512i, to: &mut [i8; 16]) -> () {
+        fn store_low_bytes(v: __m512i, to: &mut [u8; 16]) -> () {
             _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(v))
         }
         fn splat_i32(x: i32) -> __m512i { _mm512_set1_epi32(x) }
@@ -124,7 +123,6 @@ impl Simd for Avx512 {
             _mm512_srav_epi32(a, _mm512_set1_epi32(n as i32))
         }
         fn gt_i32(a: __m512i, b: __m512i) -> __mmask16 { _mm512_cmpgt_epi32_mask(a, b) }
-        fn eq_i32(a: __m512i, b: __m512i) -> __mmask16 { _mm512_cmpeq_epi32_mask(a, b) }
         fn select_i32(m: __mmask16, a: __m512i, b: __m512i) -> __m512i {
             _mm512_mask_blend_epi32(m, b, a)
         }
@@ -133,9 +131,6 @@ impl Simd for Avx512 {
         fn load_bytes(from: &[u8; 64]) -> __m512i { _mm512_loadu_si512(from.as_ptr().cast()) }
         fn store_bytes(v: __m512i, to: &mut [u8; 64]) -> () {
             _mm512_storeu_si512(to.as_mut_ptr().cast(), v)
-        }
-        fn load_half_twice(from: &[u8; 32]) -> __m512i {
-            _mm512_broadcast_i64x4(_mm256_loadu_si256(from.as_ptr().cast()))
         }
         fn sub_u8(a: __m512i, b: __m512i) -> __m512i { _mm512_sub_epi8(a, b) }
         fn lookup(table: &[i8; 16], index: __m512i) -> __m512i {

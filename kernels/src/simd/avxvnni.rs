@@ -12,6 +12,7 @@ pub(crate) struct Vnni;
 /// The AVX-VNNI level's token.
 pub(crate) type AvxVnni = Ymm<Vnni>;
 
+#[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
 fn enter<K: Kernel>(s: AvxVnni, args: K::Args<'_>) -> K::Out {
     K::run(s, args)

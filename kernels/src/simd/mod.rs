@@ -81,8 +81,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// What [`Simd::dot_i8`] adds too much, for each unit of the sum of its second operand.
     const I8_BIAS: i32;
 
-    /// How many tokens a matmul keeps in registers at once: four on machines with sixteen
-    /// vector registers, eight on those with thirty-two 512-bit ones.
+    /// How many tokens a matmul keeps in registers at once: eight with thirty-two registers of
+    /// 512 bits, four with sixteen of 256, one without any (where code size is what counts).
     const TOKENS: usize;
 
     /// Whether there are thirty-two registers of a whole vector each, not sixteen of half a one.
@@ -127,10 +127,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn fnma(self, a: Self::F32, b: Self::F32, c: Self::F32) -> Self::F32;
     /// `if a > b { a } else { b }`: `b` when either is NaN.
     fn max(self, a: Self::F32, b: Self::F32) -> Self::F32;
-    /// `if a < b { a } else { b }`: `b` when either is NaN.
-    fn min(self, a: Self::F32, b: Self::F32) -> Self::F32;
-    /// The square root, correctly rounded.
-    fn sqrt(self, a: Self::F32) -> Self::F32;
     /// The sum of all lanes in one fixed tree: lane `i` with `i + 8`, then `i + 4`, `i + 2`,
     /// `i + 1`.
     fn reduce_add(self, a: Self::F32) -> f32;
@@ -164,7 +160,7 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Sixteen `u16`, zero-extended.
     fn load_u16(self, from: &[u16; 16]) -> Self::Int;
     /// The low byte of each `i32`.
-    fn store_i8(self, v: Self::Int, to: &mut [i8; 16]);
+    fn store_low_bytes(self, v: Self::Int, to: &mut [u8; 16]);
 
     // ---- sixteen i32 (arithmetic wraps) ----
 
@@ -196,8 +192,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn sar(self, a: Self::Int, n: u32) -> Self::Int;
     /// `a > b`, signed.
     fn gt_i32(self, a: Self::Int, b: Self::Int) -> Self::Mask;
-    /// `a == b`.
-    fn eq_i32(self, a: Self::Int, b: Self::Int) -> Self::Mask;
     /// Lanes of `a` where `m`, of `b` elsewhere.
     fn select_i32(self, m: Self::Mask, a: Self::Int, b: Self::Int) -> Self::Int;
     /// The sum of all lanes.
@@ -220,8 +214,6 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn load_bytes(self, from: &[u8; 64]) -> Self::Int;
     /// Stores 64 bytes.
     fn store_bytes(self, v: Self::Int, to: &mut [u8; 64]);
-    /// Loads 32 bytes, twice: as bytes 0 to 31, and again as bytes 32 to 63.
-    fn load_half_twice(self, from: &[u8; 32]) -> Self::Int;
     /// `a - b` in each byte, wrapping.
     fn sub_u8(self, a: Self::Int, b: Self::Int) -> Self::Int;
     /// Byte `i` of the result is `table[index[i]]`. Index bytes are below 16.

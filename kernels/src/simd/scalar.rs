@@ -5,6 +5,8 @@ use crate::level::Level;
 use half::f16;
 
 /// The portable level's token. Every processor has it.
+///
+/// The longer operations are calls: unrolled in every kernel they would be a megabyte of code.
 #[derive(Clone, Copy)]
 pub(crate) struct Scalar;
 
@@ -51,7 +53,7 @@ impl Simd for Scalar {
 
     const LEVEL: Level = Level::Scalar;
     const I8_BIAS: i32 = 0;
-    const TOKENS: usize = 4;
+    const TOKENS: usize = 1;
     const MANY_REGISTERS: bool = false;
     const ONE_BY_ONE: bool = true;
 
@@ -92,11 +94,11 @@ impl Simd for Scalar {
     fn mul(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         zip(a, b, |a, b| a * b)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn div(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         zip(a, b, |a, b| a / b)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn fma(self, a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
         let mut out = c;
         for i in 0..16 {
@@ -104,7 +106,7 @@ impl Simd for Scalar {
         }
         out
     }
-    #[inline(always)]
+    #[inline(never)]
     fn fnma(self, a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
         self.fma(map(a, |a| -a), b, c)
     }
@@ -112,15 +114,7 @@ impl Simd for Scalar {
     fn max(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
         zip(a, b, |a, b| if a > b { a } else { b })
     }
-    #[inline(always)]
-    fn min(self, a: [f32; 16], b: [f32; 16]) -> [f32; 16] {
-        zip(a, b, |a, b| if a < b { a } else { b })
-    }
-    #[inline(always)]
-    fn sqrt(self, a: [f32; 16]) -> [f32; 16] {
-        map(a, f32::sqrt)
-    }
-    #[inline(always)]
+    #[inline(never)]
     fn reduce_add(self, mut a: [f32; 16]) -> f32 {
         for half in [8, 4, 2, 1] {
             for i in 0..half {
@@ -167,7 +161,7 @@ impl Simd for Scalar {
         out
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn round_i32(self, a: [f32; 16]) -> [i32; 16] {
         map(a, |a| {
             let r = a.round_ties_even();
@@ -179,7 +173,7 @@ impl Simd for Scalar {
             }
         })
     }
-    #[inline(always)]
+    #[inline(never)]
     fn i32_to_f32(self, a: [i32; 16]) -> [f32; 16] {
         map(a, |a| a as f32)
     }
@@ -191,28 +185,28 @@ impl Simd for Scalar {
     fn f32_from_bits(self, a: [i32; 16]) -> [f32; 16] {
         map(a, |a| f32::from_bits(a as u32))
     }
-    #[inline(always)]
+    #[inline(never)]
     fn load_f16(self, from: &[u16; 16]) -> [f32; 16] {
         map(*from, |h| f16::from_bits(h).to_f32_const())
     }
-    #[inline(always)]
+    #[inline(never)]
     fn store_f16(self, v: [f32; 16], to: &mut [u16; 16]) {
         *to = map(v, |x| f16::from_f32_const(x).to_bits());
     }
-    #[inline(always)]
+    #[inline(never)]
     fn load_u16(self, from: &[u16; 16]) -> [i32; 16] {
         map(*from, i32::from)
     }
-    #[inline(always)]
-    fn store_i8(self, v: [i32; 16], to: &mut [i8; 16]) {
-        *to = map(v, |x| x as i8);
+    #[inline(never)]
+    fn store_low_bytes(self, v: [i32; 16], to: &mut [u8; 16]) {
+        *to = map(v, |x| x as u8);
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn splat_i32(self, x: i32) -> [i32; 16] {
         [x; 16]
     }
-    #[inline(always)]
+    #[inline(never)]
     fn load_i32(self, from: &[i32; 16]) -> [i32; 16] {
         *from
     }
@@ -220,55 +214,51 @@ impl Simd for Scalar {
     fn store_i32(self, v: [i32; 16], to: &mut [i32; 16]) {
         *to = v;
     }
-    #[inline(always)]
+    #[inline(never)]
     fn add_i32(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
         zip(a, b, i32::wrapping_add)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn sub_i32(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
         zip(a, b, i32::wrapping_sub)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn mul_i32(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
         zip(a, b, i32::wrapping_mul)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn max_u32(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
         zip(a, b, |a, b| (a as u32).max(b as u32) as i32)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn and(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
         zip(a, b, |a, b| a & b)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn or(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
         zip(a, b, |a, b| a | b)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn xor(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
         zip(a, b, |a, b| a ^ b)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn shl(self, a: [i32; 16], n: u32) -> [i32; 16] {
         map(a, |a| a << n)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn shr(self, a: [i32; 16], n: u32) -> [i32; 16] {
         map(a, |a| ((a as u32) >> n) as i32)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn sar(self, a: [i32; 16], n: u32) -> [i32; 16] {
         map(a, |a| a >> n)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn gt_i32(self, a: [i32; 16], b: [i32; 16]) -> [bool; 16] {
         zip(a, b, |a, b| a > b)
     }
-    #[inline(always)]
-    fn eq_i32(self, a: [i32; 16], b: [i32; 16]) -> [bool; 16] {
-        zip(a, b, |a, b| a == b)
-    }
-    #[inline(always)]
+    #[inline(never)]
     fn select_i32(self, m: [bool; 16], a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
         let mut out = b;
         for i in 0..16 {
@@ -276,11 +266,11 @@ impl Simd for Scalar {
         }
         out
     }
-    #[inline(always)]
+    #[inline(never)]
     fn reduce_add_i32(self, a: [i32; 16]) -> i32 {
         a.into_iter().fold(0, i32::wrapping_add)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn reduce_max_u32(self, a: [i32; 16]) -> u32 {
         a.into_iter().fold(0, |m, x| m.max(x as u32))
     }
@@ -304,7 +294,7 @@ impl Simd for Scalar {
         bits
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn load_bytes(self, from: &[u8; 64]) -> [i32; 16] {
         let mut out = [0; 16];
         for i in 0..16 {
@@ -317,20 +307,13 @@ impl Simd for Scalar {
         }
         out
     }
-    #[inline(always)]
+    #[inline(never)]
     fn store_bytes(self, v: [i32; 16], to: &mut [u8; 64]) {
         for i in 0..16 {
             to[4 * i..4 * i + 4].copy_from_slice(&v[i].to_le_bytes());
         }
     }
-    #[inline(always)]
-    fn load_half_twice(self, from: &[u8; 32]) -> [i32; 16] {
-        let mut both = [0; 64];
-        both[..32].copy_from_slice(from);
-        both[32..].copy_from_slice(from);
-        self.load_bytes(&both)
-    }
-    #[inline(always)]
+    #[inline(never)]
     fn sub_u8(self, a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
         zip(a, b, |a, b| {
             let (mut a, b) = (a.to_le_bytes(), b.to_le_bytes());
@@ -340,11 +323,11 @@ impl Simd for Scalar {
             i32::from_le_bytes(a)
         })
     }
-    #[inline(always)]
+    #[inline(never)]
     fn lookup(self, table: &[i8; 16], index: [i32; 16]) -> [i32; 16] {
         map_bytes(index, |i| table[usize::from(i & 15)] as u8)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn dot_u8(self, acc: [i32; 16], u: [i32; 16], x: [i32; 16]) -> [i32; 16] {
         let mut out = acc;
         for i in 0..16 {
@@ -355,11 +338,11 @@ impl Simd for Scalar {
         }
         out
     }
-    #[inline(always)]
+    #[inline(never)]
     fn i8_operand(self, w: [i32; 16]) -> [i32; 16] {
         w
     }
-    #[inline(always)]
+    #[inline(never)]
     fn dot_i8(self, acc: [i32; 16], w: [i32; 16], x: [i32; 16]) -> [i32; 16] {
         let mut out = acc;
         for i in 0..16 {
@@ -370,7 +353,7 @@ impl Simd for Scalar {
         }
         out
     }
-    #[inline(always)]
+    #[inline(never)]
     fn dot_i16(self, acc: [i32; 16], a: [i32; 16], b: [i32; 16]) -> [i32; 16] {
         let mut out = acc;
         for i in 0..16 {
@@ -379,13 +362,13 @@ impl Simd for Scalar {
         }
         out
     }
-    #[inline(always)]
+    #[inline(never)]
     fn even_bytes_i16(self, a: [i32; 16]) -> [i32; 16] {
         map(a, |a| {
             (i32::from(a as i8) & 0xffff) | (i32::from((a >> 16) as i8) << 16)
         })
     }
-    #[inline(always)]
+    #[inline(never)]
     fn odd_bytes_i16(self, a: [i32; 16]) -> [i32; 16] {
         map(a, |a| {
             (i32::from((a >> 8) as i8) & 0xffff) | (i32::from((a >> 24) as i8) << 16)
