@@ -37,6 +37,7 @@
 mod cache;
 mod job;
 mod kernels;
+mod products;
 mod split;
 mod workspace;
 

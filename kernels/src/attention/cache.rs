@@ -47,11 +47,14 @@ pub enum CacheError {
 /// Keys and values of one layer, in blocks of [`BLOCK`] positions.
 ///
 /// Keys are `[n_kv_heads][n_blocks][head_dim_k][64]`, values
-/// `[n_kv_heads][n_blocks][64][head_dim_v]`, the last rounded up to sixteen with zeros. Memory is
+/// `[n_kv_heads][n_blocks][64][head_dim_v]`, the last rounded up to sixteen with zeros. They lie
+/// in one buffer, since two for each layer would waste twice the rest of a huge page. Memory is
 /// reserved at once and takes real pages as positions are stored.
 pub struct LayerCache {
-    k: HugeBuffer<Row<u16>>,
-    v: HugeBuffer<[u16; 16]>,
+    /// Keys, then values.
+    data: HugeBuffer<[u16; 16]>,
+    /// Where the values begin.
+    k_len: usize,
     n_kv_heads: usize,
     head_dim_k: usize,
     head_dim_v: usize,
@@ -83,9 +86,12 @@ impl LayerCache {
         let product = |a: usize, b: usize| a.checked_mul(b).ok_or(AllocError { bytes: usize::MAX });
         let blocks = product(n_kv_heads, n_blocks)?;
         let v_block = product(BLOCK, head_dim_v.div_ceil(16))?;
+        let k_len = product(product(blocks, head_dim_k)?, BLOCK / 16)?;
+        let len = k_len.checked_add(product(blocks, v_block)?);
+        let len = len.ok_or(AllocError { bytes: usize::MAX })?;
         Ok(LayerCache {
-            k: HugeBuffer::zeroed(product(blocks, head_dim_k)?)?,
-            v: HugeBuffer::zeroed(product(blocks, v_block)?)?,
+            data: HugeBuffer::zeroed_on_huge_pages(len)?,
+            k_len,
             n_kv_heads,
             head_dim_k,
             head_dim_v,
@@ -100,7 +106,7 @@ impl LayerCache {
 
     /// The memory reserved, in bytes.
     pub fn bytes(&self) -> usize {
-        self.k.bytes() + self.v.bytes()
+        self.data.bytes()
     }
 
     /// The number of positions there is room for: `n_ctx` rounded up to whole blocks.
@@ -131,13 +137,14 @@ impl LayerCache {
     /// The keys of one block, `[head_dim_k][64]`.
     pub(super) fn k_block(&self, kv_head: usize, block: usize) -> &[Row<u16>] {
         let index = kv_head * self.n_blocks + block;
-        &self.k[index * self.head_dim_k..][..self.head_dim_k]
+        let (k, _) = self.data[..self.k_len].as_chunks();
+        &k[index * self.head_dim_k..][..self.head_dim_k]
     }
 
     /// The values of one block, `[64][vectors]`.
     pub(super) fn v_block(&self, kv_head: usize, block: usize) -> &[[u16; 16]] {
         let len = BLOCK * self.vectors();
-        &self.v[(kv_head * self.n_blocks + block) * len..][..len]
+        &self.data[self.k_len + (kv_head * self.n_blocks + block) * len..][..len]
     }
 }
 
@@ -147,10 +154,10 @@ impl LayerCache {
         self.n_blocks
     }
     pub(super) fn k_mut(&mut self) -> &mut [Row<u16>] {
-        &mut self.k
+        self.data[..self.k_len].as_chunks_mut().0
     }
     pub(super) fn v_mut(&mut self) -> &mut [[u16; 16]] {
-        &mut self.v
+        &mut self.data[self.k_len..]
     }
 }
 
@@ -269,12 +276,13 @@ impl<'a> StoreKvJob<'a> {
             "{tokens} positions from {pos0} do not fit a cache of {}",
             n_blocks * BLOCK
         );
+        let (k_blocks, v_blocks) = cache.data.split_at_mut(cache.k_len);
         StoreKvJob {
             kernels,
             k,
             v,
-            k_blocks: Disjoint::new(&mut cache.k),
-            v_blocks: Disjoint::new(&mut cache.v),
+            k_blocks: Disjoint::new(k_blocks.as_chunks_mut().0),
+            v_blocks: Disjoint::new(v_blocks),
             n_kv_heads,
             head_dim_k,
             head_dim_v,

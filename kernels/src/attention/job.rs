@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::kernels::{
-    FinishArgs, MergeArgs, Partial, Row, ScoresArgs, SoftmaxArgs, Span, ValuesArgs, WidenArgs,
-};
+use super::kernels::{FinishArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span, WidenArgs};
+use super::products::{ScoresArgs, ValuesArgs};
 use super::workspace::{Scratch, TILE_QUERIES, lane_vectors};
 use super::{AttentionWorkspace, BLOCK, LayerCache, QUERIES};
 use crate::lanes::{Disjoint, Job, Part};
@@ -29,6 +28,9 @@ pub struct AttentionInput<'a> {
     /// The score's soft cap, if any.
     pub softcap: Option<f32>,
 }
+
+/// One block's keys `[head_dim]` and values `[64][vectors]`.
+pub(super) type KeysValues<'a, T> = (&'a [Row<T>], &'a [[T; 16]]);
 
 /// A checked [`AttentionInput`] with what follows from it.
 pub(super) struct Plan<'a> {
@@ -152,7 +154,7 @@ impl<'a> Plan<'a> {
     pub(super) fn block<R: Reading>(
         &self,
         panel: &[f32],
-        (k, v): (&[Row<R::Of>], &[[R::Of; 16]]),
+        (k, v): KeysValues<'_, R::Of>,
         spans: &[Span],
         scores: &mut [Row<f32>],
         block: Partial<&mut [f32], &mut [[f32; 16]]>,
@@ -235,7 +237,7 @@ pub(super) trait Reading {
         block: usize,
         k: &'s mut [Row<f32>],
         v: &'s mut [[f32; 16]],
-    ) -> (&'s [Row<Self::Of>], &'s [[Self::Of; 16]]);
+    ) -> KeysValues<'s, Self::Of>;
     /// Keeps what [`Plan::ahead`] found if it is worth asking for.
     fn ahead<'s>(found: (&'s [u16], &'s [u16])) -> (&'s [u16], &'s [u16]);
     /// The table's entry.
@@ -256,7 +258,7 @@ impl Reading for Direct {
         block: usize,
         _: &'s mut [Row<f32>],
         _: &'s mut [[f32; 16]],
-    ) -> (&'s [Row<u16>], &'s [[u16; 16]]) {
+    ) -> KeysValues<'s, u16> {
         (
             plan.input.cache.k_block(kv_head, block),
             plan.input.cache.v_block(kv_head, block),
@@ -285,7 +287,7 @@ impl Reading for Widened {
         block: usize,
         k: &'s mut [Row<f32>],
         v: &'s mut [[f32; 16]],
-    ) -> (&'s [Row<f32>], &'s [[f32; 16]]) {
+    ) -> KeysValues<'s, f32> {
         let cache = plan.input.cache;
         let keys = cache.k_block(kv_head, block).as_flattened();
         let values = cache.v_block(kv_head, block);

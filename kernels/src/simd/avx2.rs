@@ -152,6 +152,8 @@ impl<P: Products> Simd for Ymm<P> {
     const LEVEL: Level = P::LEVEL;
     const I8_BIAS: i32 = P::I8_BIAS;
     const TOKENS: usize = 4;
+    const MANY_REGISTERS: bool = false;
+    const ONE_BY_ONE: bool = false;
 
     #[inline(always)]
     unsafe fn assume() -> Self {

@@ -35,6 +35,8 @@ impl Simd for Avx512 {
     const LEVEL: Level = Level::Avx512;
     const I8_BIAS: i32 = 128;
     const TOKENS: usize = 8;
+    const MANY_REGISTERS: bool = true;
+    const ONE_BY_ONE: bool = false;
 
     #[inline(always)]
     unsafe fn assume() -> Self {

@@ -85,6 +85,13 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// 512 bits, four with sixteen of 256, one without any (where code size is what counts).
     const TOKENS: usize;
 
+    /// Whether there are thirty-two registers of a whole vector each, not sixteen of half a one.
+    const MANY_REGISTERS: bool;
+
+    /// Whether register tiles are pointless, since a vector is no register: then kernels work on
+    /// one vector at a time, which keeps the portable code small.
+    const ONE_BY_ONE: bool;
+
     /// The token, on the caller's word.
     ///
     /// # Safety

@@ -54,6 +54,8 @@ impl Simd for Scalar {
     const LEVEL: Level = Level::Scalar;
     const I8_BIAS: i32 = 0;
     const TOKENS: usize = 1;
+    const MANY_REGISTERS: bool = false;
+    const ONE_BY_ONE: bool = true;
 
     #[inline(always)]
     unsafe fn assume() -> Self {

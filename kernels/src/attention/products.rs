@@ -1,0 +1,385 @@
+//! The two products of attention on one block: queries with keys, weights with values.
+//!
+//! Both keep a tile of accumulators in registers: some queries by some vectors. Layouts are those
+//! of [`super::kernels`].
+
+use std::marker::PhantomData;
+
+use super::kernels::{Row, Span};
+use super::{BLOCK, QUERIES};
+use crate::simd::{Kernel, Simd};
+
+/// How cached values are stored.
+pub(crate) trait Element {
+    /// One stored value.
+    type Of: Copy + 'static;
+    /// Sixteen of them, exactly.
+    fn load<S: Simd>(s: S, from: &[Self::Of; 16]) -> S::F32;
+}
+
+/// Half precision, as in the cache.
+pub(crate) struct Half;
+
+impl Element for Half {
+    type Of = u16;
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, from: &[u16; 16]) -> S::F32 {
+        s.load_f16(from)
+    }
+}
+
+/// Single precision: blocks that were widened.
+pub(crate) struct Single;
+
+impl Element for Single {
+    type Of = f32;
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, from: &[f32; 16]) -> S::F32 {
+        s.load(from)
+    }
+}
+
+/// Calls `$f` with the const parameter `N = $n`, which is 1 to [`QUERIES`].
+macro_rules! with_count {
+    ($n:expr, $f:ident::<$($generic:ty),*>($($arg:expr),*)) => {
+        match $n {
+            1 => $f::<$($generic),*, 1>($($arg),*),
+            2 => $f::<$($generic),*, 2>($($arg),*),
+            3 => $f::<$($generic),*, 3>($($arg),*),
+            4 => $f::<$($generic),*, 4>($($arg),*),
+            5 => $f::<$($generic),*, 5>($($arg),*),
+            n => {
+                assert_eq!(n, QUERIES);
+                $f::<$($generic),*, QUERIES>($($arg),*)
+            }
+        }
+    };
+}
+
+/// Memory to ask for while working on something else.
+#[derive(Clone, Copy)]
+struct Ahead {
+    start: *const u8,
+    /// 64, or 0 when there is nothing to ask for: then every line is one that is near anyway.
+    line: usize,
+}
+
+impl Ahead {
+    #[inline(always)]
+    fn new<T>(ahead: &[u16], near: &[T]) -> Ahead {
+        if ahead.is_empty() {
+            Ahead {
+                start: near.as_ptr().cast(),
+                line: 0,
+            }
+        } else {
+            Ahead {
+                start: ahead.as_ptr().cast(),
+                line: 64,
+            }
+        }
+    }
+
+    /// Line `i`, which may lie past the end: asking for it does no harm.
+    #[inline(always)]
+    fn line(self, i: usize) -> *const u8 {
+        self.start.wrapping_add(i * self.line)
+    }
+}
+
+// ---- scores ----
+
+/// Dots of a panel's queries with a block's 64 keys.
+pub(crate) struct ScoresArgs<'a, T> {
+    /// `[head_dim][n]`
+    pub(super) panel: &'a [f32],
+    /// `[head_dim]` rows of 64.
+    pub(super) k: &'a [Row<T>],
+    /// `[n]`
+    pub(super) scores: &'a mut [Row<f32>],
+    /// Memory that will be read next.
+    pub(super) ahead: &'a [u16],
+}
+
+/// [`ScoresArgs`]' kernel.
+pub(crate) struct Scores<E>(PhantomData<E>);
+
+/// Scores of the panel's `N` queries from `query` on, `P` of the row's vectors at a time.
+#[inline(always)]
+fn scores_tile<S: Simd, E: Element, const N: usize, const P: usize>(
+    s: S,
+    args: ScoresArgs<'_, E::Of>,
+    query: usize,
+) {
+    let n = args.scores.len();
+    let scores: &mut [Row<f32>; N] = args.scores[query..].first_chunk_mut().expect("N scores");
+    let ahead = Ahead::new(args.ahead, args.panel);
+    for first in (0..BLOCK / 16).step_by(P) {
+        let mut acc = [[s.zero(); P]; N];
+        // A plain loop: where an iterator's `next` is not inlined, the call spills all tiles.
+        let mut d = 0;
+        while d < args.k.len() {
+            // Two lines a row: a half-precision row of 64 is that long.
+            s.prefetch(ahead.line(2 * d));
+            s.prefetch(ahead.line(2 * d + 1));
+            let k = &args.k[d];
+            let q: &[f32; N] = args.panel[d * n + query..]
+                .first_chunk()
+                .expect("N queries");
+            let mut keys = [s.zero(); P];
+            for j in 0..P {
+                keys[j] = E::load(s, &k[first + j]);
+            }
+            for i in 0..N {
+                let q = s.splat(q[i]);
+                for j in 0..P {
+                    acc[i][j] = s.fma(q, keys[j], acc[i][j]);
+                }
+            }
+            d += 1;
+        }
+        for i in 0..N {
+            for j in 0..P {
+                s.store(acc[i][j], &mut scores[i][first + j]);
+            }
+        }
+    }
+}
+
+/// The tile's width by the registers there are: `N * P` accumulators (of one register with 512
+/// bits, of two with 256), `P` keys, one query.
+#[inline(always)]
+fn scores_of<S: Simd, E: Element, const N: usize>(s: S, args: ScoresArgs<'_, E::Of>) {
+    assert_eq!(args.scores.len(), N);
+    if S::MANY_REGISTERS || N == 1 {
+        scores_tile::<S, E, N, 4>(s, args, 0);
+    } else if N == 2 {
+        scores_tile::<S, E, N, 2>(s, args, 0);
+    } else {
+        scores_tile::<S, E, N, 1>(s, args, 0);
+    }
+}
+
+impl<E: Element> Kernel for Scores<E> {
+    type Args<'a> = ScoresArgs<'a, E::Of>;
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, args: Self::Args<'_>) {
+        let ScoresArgs {
+            panel,
+            k,
+            scores,
+            ahead,
+        } = args;
+        let n = scores.len();
+        assert_eq!(panel.len(), k.len() * n);
+        if S::ONE_BY_ONE {
+            for i in 0..n {
+                scores_tile::<S, E, 1, 1>(
+                    s,
+                    ScoresArgs {
+                        panel,
+                        k,
+                        scores,
+                        ahead,
+                    },
+                    i,
+                );
+            }
+        } else {
+            with_count!(
+                n,
+                scores_of::<S, E>(
+                    s,
+                    ScoresArgs {
+                        panel,
+                        k,
+                        scores,
+                        ahead
+                    }
+                )
+            );
+        }
+    }
+}
+
+// ---- values ----
+
+/// The weighted sums of a block's value rows.
+pub(crate) struct ValuesArgs<'a, T> {
+    /// `[n]`
+    pub(super) weights: &'a [Row<f32>],
+    /// `[n]`
+    pub(super) spans: &'a [Span],
+    /// `[64][vectors]`
+    pub(super) v: &'a [[T; 16]],
+    /// `[n][vectors]`
+    pub(super) o: &'a mut [[f32; 16]],
+    /// Memory that will be read next.
+    pub(super) ahead: &'a [u16],
+}
+
+/// [`ValuesArgs`]' kernel.
+pub(crate) struct Values<E>(PhantomData<E>);
+
+/// `o[i] += Σ w[i][p] v[p]` over the positions of `span`, for the `P` vectors from `first` on.
+#[inline(always)]
+fn values_tile<S: Simd, E: Element, const N: usize, const P: usize>(
+    s: S,
+    weights: &[&[f32; BLOCK]; N],
+    span: Span,
+    v: &[[E::Of; 16]],
+    o: &mut [[f32; 16]],
+    first: usize,
+    ahead: Ahead,
+) {
+    let vectors = v.len() / BLOCK;
+    let mut acc = [[s.zero(); P]; N];
+    for i in 0..N {
+        let o: &[[f32; 16]; P] = o[i * vectors + first..].first_chunk().expect("P vectors");
+        for j in 0..P {
+            acc[i][j] = s.load(&o[j]);
+        }
+    }
+    let mut p = span.from;
+    while p < span.to.min(BLOCK) {
+        // Spread over the tiles of a block, this asks for as much as the block's values are:
+        // the keys of the next, where keys and values are of one size.
+        for line in 0..P.div_ceil(2) {
+            s.prefetch(ahead.line((first / P * BLOCK + p) * P.div_ceil(2) + line));
+        }
+        let row: &[[E::Of; 16]; P] = v[p * vectors + first..].first_chunk().expect("P vectors");
+        let mut values = [s.zero(); P];
+        for j in 0..P {
+            values[j] = E::load(s, &row[j]);
+        }
+        for i in 0..N {
+            let w = s.splat(weights[i][p]);
+            for j in 0..P {
+                acc[i][j] = s.fma(w, values[j], acc[i][j]);
+            }
+        }
+        p += 1;
+    }
+    for i in 0..N {
+        let o: &mut [[f32; 16]; P] = o[i * vectors + first..]
+            .first_chunk_mut()
+            .expect("P vectors");
+        for j in 0..P {
+            s.store(acc[i][j], &mut o[j]);
+        }
+    }
+}
+
+/// All vectors of `N` queries that attend to the same `span`, in tiles as wide as in
+/// [`scores_of`].
+#[inline(always)]
+fn values_of<S: Simd, E: Element, const N: usize>(
+    s: S,
+    weights: &[Row<f32>],
+    span: Span,
+    v: &[[E::Of; 16]],
+    o: &mut [[f32; 16]],
+    ahead: Ahead,
+) {
+    let mut rows = [&[0.0; BLOCK]; N];
+    for i in 0..N {
+        rows[i] = weights[i].as_flattened().first_chunk().expect("a row");
+    }
+    let vectors = v.len() / BLOCK;
+    let mut first = 0;
+    if S::MANY_REGISTERS {
+        while first + 4 <= vectors {
+            values_tile::<S, E, N, 4>(s, &rows, span, v, o, first, ahead);
+            first += 4;
+        }
+    } else if S::ONE_BY_ONE {
+        // As narrow as the rest below.
+    } else if N == 1 {
+        while first + 4 <= vectors {
+            values_tile::<S, E, N, 4>(s, &rows, span, v, o, first, ahead);
+            first += 4;
+        }
+    } else if N == 2 {
+        while first + 2 <= vectors {
+            values_tile::<S, E, N, 2>(s, &rows, span, v, o, first, ahead);
+            first += 2;
+        }
+    }
+    while first < vectors {
+        values_tile::<S, E, N, 1>(s, &rows, span, v, o, first, ahead);
+        first += 1;
+    }
+}
+
+/// Each query by itself, over what `part` takes of its span.
+#[inline(always)]
+fn values_each<S: Simd, E: Element>(s: S, args: &mut ValuesArgs<'_, E::Of>, part: Span) {
+    let vectors = args.v.len() / BLOCK;
+    let near = Ahead::new(&[], args.weights);
+    for (i, span) in args.spans.iter().enumerate() {
+        let span = Span {
+            from: span.from.max(part.from),
+            to: span.to.min(part.to),
+        };
+        if !span.is_empty() {
+            let o = &mut args.o[i * vectors..][..vectors];
+            values_of::<S, E, 1>(s, &args.weights[i..=i], span, args.v, o, near);
+        }
+    }
+}
+
+impl<E: Element> Kernel for Values<E> {
+    type Args<'a> = ValuesArgs<'a, E::Of>;
+    type Out = ();
+
+    /// Positions that all queries attend to are done for all at once. Before and after those
+    /// come, one query at a time, the positions that some do not attend to: the edge of the
+    /// causal mask, or of the window.
+    #[inline(always)]
+    fn run<S: Simd>(s: S, mut args: Self::Args<'_>) {
+        let n = args.weights.len();
+        assert!(args.spans.len() == n && args.o.len() == n * (args.v.len() / BLOCK));
+        for o in args.o.iter_mut() {
+            s.store(s.zero(), o);
+        }
+        let mut common = Span { from: 0, to: BLOCK };
+        for span in args.spans {
+            common.from = common.from.max(span.from);
+            common.to = common.to.min(span.to);
+        }
+        if common.is_empty() || S::ONE_BY_ONE {
+            common = Span {
+                from: BLOCK,
+                to: BLOCK,
+            };
+        }
+        values_each::<S, E>(
+            s,
+            &mut args,
+            Span {
+                from: 0,
+                to: common.from,
+            },
+        );
+        if S::ONE_BY_ONE {
+            return;
+        }
+        let ahead = Ahead::new(args.ahead, args.weights);
+        with_count!(
+            n,
+            values_of::<S, E>(s, args.weights, common, args.v, args.o, ahead)
+        );
+        values_each::<S, E>(
+            s,
+            &mut args,
+            Span {
+                from: common.to,
+                to: BLOCK,
+            },
+        );
+    }
+}
