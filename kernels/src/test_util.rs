@@ -105,10 +105,10 @@ pub(crate) fn exp(x: f32) -> f32 {
         return x;
     }
     // ln 2^-126 and ln 2^128 are -87.33654475 and 88.72283911.
-    if x < -87.336_543 {
+    if x < -87.336_54 {
         return 0.0;
     }
-    if x > 88.722_835 {
+    if x > 88.722_83 {
         return f32::INFINITY;
     }
     let n = (x * std::f32::consts::LOG2_E).round_ties_even();
