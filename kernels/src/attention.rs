@@ -42,7 +42,7 @@ mod split;
 mod workspace;
 
 pub use cache::{CacheError, CacheType, LayerCache, StoreKvJob};
-pub use job::{AttentionInput, AttentionJob};
+pub use job::{AttentionInput, AttentionJob, CacheReading, Direct, Widened};
 pub(crate) use kernels::Table;
 pub use split::{AttentionMergeJob, AttentionSplitJob};
 pub use workspace::{AttentionShape, AttentionWorkspace};

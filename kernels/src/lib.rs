@@ -27,7 +27,8 @@ mod test_util;
 pub use argmax::{ArgmaxError, ArgmaxJob};
 pub use attention::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
-    AttentionWorkspace, BLOCK, CacheError, CacheType, LayerCache, StoreKvJob,
+    AttentionWorkspace, BLOCK, CacheError, CacheReading, CacheType, Direct, LayerCache, StoreKvJob,
+    Widened,
 };
 pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
 pub use format::{ActivationKind, DequantizeError, GROUP_ROWS, WeightType, dequantize_row};
@@ -35,9 +36,9 @@ pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, parallel, serial};
 pub use level::{Kernels, Level, ParseLevelError};
 pub use matmul::{
     MatmulJob, MatmulPart, PackError, PackJob, PackedMatrix, Scratch, Tile, TileT1, TileT4, TileT8,
-    TileWide,
+    TileWide, packed_bytes,
 };
-pub use memory::{AllocError, HugeBuffer};
+pub use memory::{AllocError, Arena, HugeBuffer};
 pub use norm::{
     AddRmsNormJob, HeadNormJob, PostNormJob, PostNormThenNormJob, RmsNormJob, UnweightedHeadNormJob,
 };

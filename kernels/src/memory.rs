@@ -6,6 +6,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Types that any bytes make a value of.
 ///
@@ -56,10 +57,14 @@ pub struct AllocError {
 pub struct HugeBuffer<T: Plain = u8> {
     start: NonNull<T>,
     len: usize,
-    map: Map,
+    /// The mapping that the values lie in; buffers from one [`Arena`] share it.
+    _map: Arc<Map>,
+    /// Bytes of address space that are this buffer's own.
+    bytes: usize,
 }
 
-// SAFETY: the buffer owns its memory, as a boxed slice does, and `Plain` values are Send.
+// SAFETY: the buffer owns its part of the mapping, as a boxed slice does (an arena hands each part
+// out once), and `Plain` values are Send.
 unsafe impl<T: Plain> Send for HugeBuffer<T> {}
 // SAFETY: shared access is by shared slices alone, and `Plain` values are Sync.
 unsafe impl<T: Plain> Sync for HugeBuffer<T> {}
@@ -75,7 +80,8 @@ impl<T: Plain> HugeBuffer<T> {
         Ok(HugeBuffer {
             start: map.start.cast(),
             len,
-            map,
+            bytes: map.mapped,
+            _map: Arc::new(map),
         })
     }
 
@@ -89,7 +95,60 @@ impl<T: Plain> HugeBuffer<T> {
 
     /// How many bytes of address space the buffer takes.
     pub fn bytes(&self) -> usize {
-        self.map.mapped
+        self.bytes
+    }
+}
+
+/// One large mapping that hands out buffers side by side, so that many small ones share huge
+/// pages. Its memory is given back when the arena and every buffer from it are gone.
+#[derive(Debug)]
+pub struct Arena {
+    map: Arc<Map>,
+    used: usize,
+}
+
+#[allow(private_bounds)]
+impl Arena {
+    /// Alignment of the buffers.
+    const ALIGN: usize = 64;
+
+    /// Room for buffers of `bytes` in all, each counted as [`Arena::takes`] says.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory.
+    pub fn new(bytes: usize) -> Result<Arena, AllocError> {
+        let map = Arc::new(Map::new(bytes)?);
+        Ok(Arena { map, used: 0 })
+    }
+
+    /// Bytes of the arena that a buffer of `bytes` takes.
+    pub const fn takes(bytes: usize) -> usize {
+        bytes.saturating_add(Self::ALIGN - 1) / Self::ALIGN * Self::ALIGN
+    }
+
+    /// `len` zeros from the arena.
+    ///
+    /// # Errors
+    ///
+    /// The arena has not as much room left.
+    pub fn zeroed<T: Plain>(&mut self, len: usize) -> Result<HugeBuffer<T>, AllocError> {
+        const { assert!(align_of::<T>() <= Self::ALIGN) };
+        let asked = len.checked_mul(size_of::<T>());
+        let bytes = asked.ok_or(AllocError { bytes: usize::MAX })?;
+        let takes = Self::takes(bytes);
+        if takes > self.map.mapped - self.used {
+            return Err(AllocError { bytes });
+        }
+        // SAFETY: `used + takes` lies within the mapping.
+        let start = unsafe { self.map.start.add(self.used) };
+        self.used += takes;
+        Ok(HugeBuffer {
+            start: start.cast(),
+            len,
+            _map: Arc::clone(&self.map),
+            bytes: takes,
+        })
     }
 }
 
@@ -123,10 +182,16 @@ impl<T: Plain> std::fmt::Debug for HugeBuffer<T> {
 const HUGE: usize = 2 << 20;
 
 /// Anonymous zeroed memory.
+#[derive(Debug)]
 struct Map {
     start: NonNull<u8>,
     mapped: usize,
 }
+
+// SAFETY: the mapping belongs to whoever holds this, on any thread.
+unsafe impl Send for Map {}
+// SAFETY: a shared `Map` offers no access to the memory; buffers do, each to its own part.
+unsafe impl Sync for Map {}
 
 #[cfg(unix)]
 impl Map {
@@ -224,6 +289,23 @@ impl Drop for Map {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_arena_hands_out_disjoint_zeros_until_it_is_full() {
+        let mut arena = Arena::new(3 * HUGE).unwrap();
+        let mut a = arena.zeroed::<f32>(100).unwrap();
+        let mut b = arena.zeroed::<u8>(HUGE + 1).unwrap();
+        assert!(a.iter().all(|&x| x == 0.0) && b.iter().all(|&x| x == 0));
+        a.fill(1.0);
+        b.fill(7);
+        assert!(arena.zeroed::<u8>(3 * HUGE).is_err());
+        assert!(arena.zeroed::<u64>(usize::MAX).is_err());
+        let c = arena.zeroed::<u8>(64).unwrap();
+        drop(arena);
+        assert!(a.iter().all(|&x| x == 1.0) && b.iter().all(|&x| x == 7));
+        assert!(c.iter().all(|&x| x == 0) && c.as_ptr().addr() % 64 == 0);
+        assert_eq!(Arena::takes(65), 128);
+    }
 
     #[test]
     fn buffers_are_zero_aligned_and_writable() {

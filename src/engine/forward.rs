@@ -4,7 +4,10 @@ use super::Engine;
 use super::error::EngineError;
 use super::{Route, head, layer};
 use crate::tokenizer::TokenId;
-use emel_kernels::{RopeFillJob, Tile, TileT1, TileT4, TileT8, TileWide, dequantize_row};
+use emel_kernels::{
+    CacheReading, Direct, RopeFillJob, Tile, TileT1, TileT4, TileT8, TileWide, Widened,
+    dequantize_row,
+};
 
 /// A way for a batch of tokens to pass: its route's name and the tile of its products.
 pub(super) trait Pass {
@@ -12,6 +15,8 @@ pub(super) trait Pass {
     const ROUTE: Route;
     /// How many tokens a product takes at once.
     type Tile: Tile;
+    /// How attention reads the cache: a pass with many tokens gains from widening its blocks.
+    type Reading: CacheReading;
 }
 
 /// One token.
@@ -26,21 +31,25 @@ pub(super) struct Wide;
 impl Pass for Scalar {
     const ROUTE: Route = Route::Scalar;
     type Tile = TileT1;
+    type Reading = Direct;
 }
 
 impl Pass for Chunk4 {
     const ROUTE: Route = Route::Chunk4;
     type Tile = TileT4;
+    type Reading = Direct;
 }
 
 impl Pass for Chunk8 {
     const ROUTE: Route = Route::Chunk8;
     type Tile = TileT8;
+    type Reading = Widened;
 }
 
 impl Pass for Wide {
     const ROUTE: Route = Route::Wide;
     type Tile = TileWide;
+    type Reading = Widened;
 }
 
 /// Writes the embedding rows of `tokens` to the residual stream, `[tokens, d_model]`.

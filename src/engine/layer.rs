@@ -279,7 +279,8 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             let q = &work.q[..n * spec.q_dim()];
             let input = attention_input(spec, q, parts.cache, parts.pos0);
             let out = &mut work.attended[..n * spec.o_dim()];
-            let mut job = AttentionJob::new(parts.kernels, input, &mut work.attention, out);
+            let mut job =
+                AttentionJob::<P::Reading>::new(parts.kernels, input, &mut work.attention, out);
             parts
                 .forker
                 .run(&mut job, attention_work(spec, n, parts.pos0))

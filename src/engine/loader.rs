@@ -14,8 +14,8 @@ use super::{Engine, ExecutionPolicy, RoutePolicy};
 use crate::gguf::{Gguf, TensorInfo, Value};
 use crate::model::{self, LayerTensors, Model, ModelSpec, RopeKind, RopeSpec, TensorId};
 use emel_kernels::{
-    CacheType, Kernels, LayerCache, PackJob, PackedMatrix, RopePairs, RopeTable, WeightType,
-    rope_frequencies,
+    Arena, CacheType, Kernels, LayerCache, PackJob, PackedMatrix, RopePairs, RopeTable, WeightType,
+    packed_bytes, rope_frequencies,
 };
 use sml::sml;
 use std::ops::Range;
@@ -361,14 +361,34 @@ impl LoadStateMachineContext for Context<'_> {
             let kernels = load.found.kernels.ok_or(EngineError::Order)?;
             let tensors = load.found.source()?.tensors();
             let n_tensors = tensors.len();
-            let allocated = matrices(load.found.model()?).into_iter().map(|id| {
+            let ids = matrices(load.found.model()?);
+            let shape = |id: &TensorId| {
                 let tensor = &tensors[id.index()];
-                let (rows, cols) = (tensor.n_rows() as usize, tensor.row_len() as usize);
                 let fail = |source| EngineError::Pack {
                     tensor: tensor.name.clone(),
                     source,
                 };
-                let matrix = PackedMatrix::allocate(kernels, weight_type(tensor)?, rows, cols);
+                let (rows, cols) = (tensor.n_rows() as usize, tensor.row_len() as usize);
+                let ty = weight_type(tensor)?;
+                let bytes = packed_bytes(ty, rows, cols).map_err(fail)?;
+                Ok::<_, EngineError>((*id, ty, rows, cols, Arena::takes(bytes)))
+            };
+            let shapes = ids.iter().map(shape).collect::<Result<Vec<_>, _>>()?;
+            let mut arena =
+                Arena::new(shapes.iter().map(|&(.., bytes)| bytes).sum()).map_err(|source| {
+                    EngineError::Memory {
+                        what: "the weights",
+                        source,
+                        cure: "choose a smaller model",
+                    }
+                })?;
+            let allocated = shapes.into_iter().map(|(id, ty, rows, cols, _)| {
+                let matrix = PackedMatrix::allocate_in(&mut arena, kernels, ty, rows, cols);
+                let name = || tensors[id.index()].name.clone();
+                let fail = |source| EngineError::Pack {
+                    tensor: name(),
+                    source,
+                };
                 Ok::<_, EngineError>((id, matrix.map_err(fail)?))
             });
             let allocated = allocated.collect::<Result<Vec<_>, _>>()?;

@@ -1,5 +1,7 @@
 //! The key-value cache of one layer, and storing into it.
 
+use std::ops::Range;
+
 use super::BLOCK;
 use super::kernels::Row;
 use crate::lanes::{Disjoint, Job, Part};
@@ -46,19 +48,45 @@ pub enum CacheError {
 
 /// Keys and values of one layer, in blocks of [`BLOCK`] positions.
 ///
-/// Keys are `[n_kv_heads][n_blocks][head_dim_k][64]`, values
-/// `[n_kv_heads][n_blocks][64][head_dim_v]`, the last rounded up to sixteen with zeros. They lie
-/// in one buffer, since two for each layer would waste twice the rest of a huge page. Memory is
-/// reserved at once and takes real pages as positions are stored.
+/// Block after block: the block's keys, `[n_kv_heads][head_dim_k][64]`, then its values,
+/// `[n_kv_heads][64][head_dim_v]`, the last rounded up to sixteen with zeros. Memory is reserved at
+/// once and takes real pages as positions are stored, so that a short text takes few, whatever
+/// the context.
 pub struct LayerCache {
-    /// Keys, then values.
+    /// `[n_blocks][block_len]`.
     data: HugeBuffer<[u16; 16]>,
-    /// Where the values begin.
-    k_len: usize,
+    layout: Layout,
     n_kv_heads: usize,
     head_dim_k: usize,
     head_dim_v: usize,
     n_blocks: usize,
+}
+
+/// Where things lie in a block, in units of sixteen elements.
+#[derive(Clone, Copy)]
+struct Layout {
+    /// One head's keys.
+    k_len: usize,
+    /// One head's values.
+    v_len: usize,
+    /// All keys of a block: where its values begin.
+    v_start: usize,
+    /// All of a block.
+    block_len: usize,
+}
+
+impl Layout {
+    /// Where the keys of one head and block are.
+    fn k(&self, kv_head: usize, block: usize) -> Range<usize> {
+        let start = block * self.block_len + kv_head * self.k_len;
+        start..start + self.k_len
+    }
+
+    /// Where the values of one head and block are.
+    fn v(&self, kv_head: usize, block: usize) -> Range<usize> {
+        let start = block * self.block_len + self.v_start + kv_head * self.v_len;
+        start..start + self.v_len
+    }
 }
 
 impl LayerCache {
@@ -84,14 +112,21 @@ impl LayerCache {
         let CacheType::F16 = ty;
         let n_blocks = n_ctx.div_ceil(BLOCK);
         let product = |a: usize, b: usize| a.checked_mul(b).ok_or(AllocError { bytes: usize::MAX });
-        let blocks = product(n_kv_heads, n_blocks)?;
-        let v_block = product(BLOCK, head_dim_v.div_ceil(16))?;
-        let k_len = product(product(blocks, head_dim_k)?, BLOCK / 16)?;
-        let len = k_len.checked_add(product(blocks, v_block)?);
-        let len = len.ok_or(AllocError { bytes: usize::MAX })?;
+        let k_len = product(head_dim_k, BLOCK / 16)?;
+        let v_len = product(BLOCK, head_dim_v.div_ceil(16))?;
+        let head_len = k_len
+            .checked_add(v_len)
+            .ok_or(AllocError { bytes: usize::MAX })?;
+        let block_len = product(n_kv_heads, head_len)?;
+        let v_start = n_kv_heads * k_len;
         Ok(LayerCache {
-            data: HugeBuffer::zeroed_on_huge_pages(len)?,
-            k_len,
+            data: HugeBuffer::zeroed_on_huge_pages(product(block_len, n_blocks)?)?,
+            layout: Layout {
+                k_len,
+                v_len,
+                v_start,
+                block_len,
+            },
             n_kv_heads,
             head_dim_k,
             head_dim_v,
@@ -136,28 +171,12 @@ impl LayerCache {
 
     /// The keys of one block, `[head_dim_k][64]`.
     pub(super) fn k_block(&self, kv_head: usize, block: usize) -> &[Row<u16>] {
-        let index = kv_head * self.n_blocks + block;
-        let (k, _) = self.data[..self.k_len].as_chunks();
-        &k[index * self.head_dim_k..][..self.head_dim_k]
+        self.data[self.layout.k(kv_head, block)].as_chunks().0
     }
 
     /// The values of one block, `[64][vectors]`.
     pub(super) fn v_block(&self, kv_head: usize, block: usize) -> &[[u16; 16]] {
-        let len = BLOCK * self.vectors();
-        &self.data[self.k_len + (kv_head * self.n_blocks + block) * len..][..len]
-    }
-}
-
-#[cfg(test)]
-impl LayerCache {
-    pub(super) fn n_blocks(&self) -> usize {
-        self.n_blocks
-    }
-    pub(super) fn k_mut(&mut self) -> &mut [Row<u16>] {
-        self.data[..self.k_len].as_chunks_mut().0
-    }
-    pub(super) fn v_mut(&mut self) -> &mut [[u16; 16]] {
-        &mut self.data[self.k_len..]
+        &self.data[self.layout.v(kv_head, block)]
     }
 }
 
@@ -228,12 +247,11 @@ pub struct StoreKvJob<'a> {
     kernels: Kernels,
     k: &'a [f32],
     v: &'a [f32],
-    k_blocks: Disjoint<'a, Row<u16>>,
-    v_blocks: Disjoint<'a, [u16; 16]>,
+    data: Disjoint<'a, [u16; 16]>,
+    layout: Layout,
     n_kv_heads: usize,
     head_dim_k: usize,
     head_dim_v: usize,
-    n_blocks: usize,
     pos0: usize,
     tokens: usize,
 }
@@ -276,17 +294,15 @@ impl<'a> StoreKvJob<'a> {
             "{tokens} positions from {pos0} do not fit a cache of {}",
             n_blocks * BLOCK
         );
-        let (k_blocks, v_blocks) = cache.data.split_at_mut(cache.k_len);
         StoreKvJob {
             kernels,
             k,
             v,
-            k_blocks: Disjoint::new(k_blocks.as_chunks_mut().0),
-            v_blocks: Disjoint::new(v_blocks),
+            layout: cache.layout,
+            data: Disjoint::new(&mut cache.data),
             n_kv_heads,
             head_dim_k,
             head_dim_v,
-            n_blocks,
             pos0,
             tokens,
         }
@@ -305,20 +321,18 @@ impl Job for StoreKvJob<'_> {
         let end = pos0 + self.tokens;
         let first_block = pos0 / BLOCK;
         let blocks = end.div_ceil(BLOCK) - first_block;
-        let v_len = BLOCK * head_dim_v.div_ceil(16);
         while let Some(item) = part.claim_one(n_kv_heads * blocks) {
             let (head, block) = (item / blocks, first_block + item % blocks);
             let from = pos0.max(block * BLOCK);
             let to = end.min((block + 1) * BLOCK);
-            let index = head * self.n_blocks + block;
-            // SAFETY: each block of each head is claimed once.
+            // SAFETY: each block of each head is claimed once, and its keys and values lie apart.
             let (k_block, v_block) = unsafe {
                 (
-                    self.k_blocks
-                        .slice(index * head_dim_k..(index + 1) * head_dim_k),
-                    self.v_blocks.slice(index * v_len..(index + 1) * v_len),
+                    self.data.slice(self.layout.k(head, block)),
+                    self.data.slice(self.layout.v(head, block)),
                 )
             };
+            let k_block = k_block.as_chunks_mut().0;
             let (k_stride, v_stride) = (n_kv_heads * head_dim_k, n_kv_heads * head_dim_v);
             let args = StoreArgs {
                 k: &self.k[(from - pos0) * k_stride + head * head_dim_k..],

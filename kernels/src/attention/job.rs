@@ -1,5 +1,6 @@
 //! Attention of a run of tokens, each lane walking all blocks of its share.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::kernels::{FinishArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span, WidenArgs};
@@ -246,8 +247,15 @@ pub(super) trait Reading {
     fn values(kernels: Kernels) -> unsafe fn(ValuesArgs<'_, Self::Of>);
 }
 
-/// As stored.
-pub(super) struct Direct;
+/// The ways in which an [`AttentionJob`] reads the cache: [`Direct`] and [`Widened`].
+#[allow(private_bounds)] // only the two
+pub trait CacheReading: Reading + Send + Sync + 'static {}
+
+impl CacheReading for Direct {}
+impl CacheReading for Widened {}
+
+/// Reads blocks as they are stored: for few queries at a time.
+pub struct Direct;
 
 impl Reading for Direct {
     type Of = u16;
@@ -275,8 +283,8 @@ impl Reading for Direct {
     }
 }
 
-/// Widened once into scratch.
-pub(super) struct Widened;
+/// Widens each block to `f32` first, once for all queries of a tile: for many at a time.
+pub struct Widened;
 
 impl Reading for Widened {
     type Of = f32;
@@ -317,18 +325,20 @@ impl Reading for Widened {
 }
 
 /// Attention of a run of tokens; see the module's definition.
-pub struct AttentionJob<'a> {
+///
+/// `R` says how it reads the cache: [`Direct`] suits few queries a block, [`Widened`] many. The
+/// bits are the same.
+pub struct AttentionJob<'a, R> {
     plan: Plan<'a>,
     out: Disjoint<'a, f32>,
     scratch: Disjoint<'a, [f32; 16]>,
     lane_vectors: usize,
     /// Tokens in a tile.
     tile: usize,
-    /// [`AttentionJob::run_tile`] for how this job reads the cache.
-    run: fn(&Self, usize, Range<usize>, &mut Scratch<'_>),
+    reading: PhantomData<R>,
 }
 
-impl<'a> AttentionJob<'a> {
+impl<'a, R: CacheReading> AttentionJob<'a, R> {
     /// For `out` `[tokens, n_head, head_dim_v]`. Run it on at most the workspace's lanes.
     ///
     /// # Panics
@@ -347,28 +357,18 @@ impl<'a> AttentionJob<'a> {
         let items = plan.tokens * input.cache.n_kv_heads();
         let full = (TILE_QUERIES / plan.group).max(1);
         let tile = (items / (2 * shape.lanes.max(1))).clamp(1, full);
-        let run = if tile * plan.group <= 2 * QUERIES {
-            Self::run_tile::<Direct>
-        } else {
-            Self::run_tile::<Widened>
-        };
         AttentionJob {
             plan,
             out: Disjoint::new(out),
             scratch: Disjoint::new(&mut workspace.scratch),
             lane_vectors: lane_vectors(&shape),
             tile,
-            run,
+            reading: PhantomData,
         }
     }
 
     /// All query heads of one key-value head, for some tokens.
-    fn run_tile<R: Reading>(
-        &self,
-        kv_head: usize,
-        tokens: Range<usize>,
-        scratch: &mut Scratch<'_>,
-    ) {
+    fn run_tile(&self, kv_head: usize, tokens: Range<usize>, scratch: &mut Scratch<'_>) {
         let plan = &self.plan;
         let (group, vectors, head_dim) = (plan.group, plan.vectors, plan.input.cache.head_dim_k());
         let queries = tokens.len() * group;
@@ -426,7 +426,7 @@ impl<'a> AttentionJob<'a> {
     }
 }
 
-impl Job for AttentionJob<'_> {
+impl<R: CacheReading> Job for AttentionJob<'_, R> {
     fn part(&self, part: &Part<'_, Self>) {
         let plan = &self.plan;
         let n_kv_heads = plan.input.cache.n_kv_heads();
@@ -447,7 +447,7 @@ impl Job for AttentionJob<'_> {
             // the longest piece when the others are about to end.
             let first = (tiles - 1 - item / n_kv_heads) * self.tile;
             let tokens = first..plan.tokens.min(first + self.tile);
-            (self.run)(self, item % n_kv_heads, tokens, &mut scratch);
+            self.run_tile(item % n_kv_heads, tokens, &mut scratch);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::MatmulOps;
 use crate::format::{ActivationKind, GROUP_ROWS, WeightType};
 use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
-use crate::memory::{AllocError, HugeBuffer};
+use crate::memory::{AllocError, Arena, HugeBuffer};
 use std::ops::Range;
 
 /// Why a matrix cannot be packed.
@@ -34,6 +34,24 @@ pub enum PackError {
     Memory(#[from] AllocError),
 }
 
+/// Bytes of a packed `[rows, cols]` matrix.
+///
+/// # Errors
+///
+/// `cols` is not a whole number of blocks, or a size is zero or wraps.
+pub fn packed_bytes(ty: WeightType, rows: usize, cols: usize) -> Result<usize, PackError> {
+    if cols == 0 || !cols.is_multiple_of(ty.block_len()) {
+        return Err(PackError::Cols { ty, cols });
+    }
+    if rows == 0 {
+        return Err(PackError::Rows);
+    }
+    let wraps = AllocError { bytes: usize::MAX };
+    let group_bytes = (cols / ty.block_len()).checked_mul(GROUP_ROWS * ty.block_bytes());
+    let bytes = group_bytes.and_then(|bytes| bytes.checked_mul(rows.div_ceil(GROUP_ROWS)));
+    Ok(bytes.ok_or(wraps)?)
+}
+
 /// A weight matrix in packed form, with the functions of its format at one level.
 pub struct PackedMatrix {
     rows: usize,
@@ -56,29 +74,43 @@ impl PackedMatrix {
         rows: usize,
         cols: usize,
     ) -> Result<PackedMatrix, PackError> {
-        if cols == 0 || !cols.is_multiple_of(ty.block_len()) {
-            return Err(PackError::Cols { ty, cols });
-        }
-        if rows == 0 {
-            return Err(PackError::Rows);
-        }
-        let wraps = AllocError { bytes: usize::MAX };
-        let group_bytes = (cols / ty.block_len())
-            .checked_mul(GROUP_ROWS * ty.block_bytes())
-            .ok_or(wraps)?;
-        let bytes = rows
-            .div_ceil(GROUP_ROWS)
-            .checked_mul(group_bytes)
-            .ok_or(wraps)?;
-        let data = HugeBuffer::zeroed(bytes)?;
-        Ok(PackedMatrix {
+        let data = HugeBuffer::zeroed(packed_bytes(ty, rows, cols)?)?;
+        Ok(PackedMatrix::over(kernels, ty, rows, cols, data))
+    }
+
+    /// As [`PackedMatrix::allocate`], with memory from `arena`, of which it takes
+    /// [`Arena::takes`] of [`packed_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// As [`PackedMatrix::allocate`]; memory is short when the arena is full.
+    pub fn allocate_in(
+        arena: &mut Arena,
+        kernels: Kernels,
+        ty: WeightType,
+        rows: usize,
+        cols: usize,
+    ) -> Result<PackedMatrix, PackError> {
+        let data = arena.zeroed(packed_bytes(ty, rows, cols)?)?;
+        Ok(PackedMatrix::over(kernels, ty, rows, cols, data))
+    }
+
+    /// A matrix of checked sizes over memory of [`packed_bytes`].
+    fn over(
+        kernels: Kernels,
+        ty: WeightType,
+        rows: usize,
+        cols: usize,
+        data: HugeBuffer,
+    ) -> PackedMatrix {
+        PackedMatrix {
             rows,
             cols,
             ty,
-            group_bytes,
+            group_bytes: data.len() / rows.div_ceil(GROUP_ROWS),
             data,
             ops: &kernels.0.matmul[ty as usize],
-        })
+        }
     }
 
     /// Output features.

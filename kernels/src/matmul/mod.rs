@@ -31,7 +31,7 @@ mod superblock;
 mod tests;
 
 pub use job::{MatmulJob, MatmulPart, Scratch, Tile, TileT1, TileT4, TileT8, TileWide};
-pub use matrix::{PackError, PackJob, PackedMatrix};
+pub use matrix::{PackError, PackJob, PackedMatrix, packed_bytes};
 
 use crate::format::{
     GROUP_ROWS, PackFn, Shape, WeightType, block32 as b32, float as fl, superblock as sb,
