@@ -8,7 +8,8 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use emel_kernels::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
-    AttentionWorkspace, CacheType, Kernels, Lanes, LayerCache, Level, StoreKvJob, parallel, serial,
+    AttentionWorkspace, CacheType, Direct, Kernels, Lanes, LayerCache, Level, StoreKvJob, Widened,
+    parallel, serial,
 };
 
 struct Model {
@@ -102,7 +103,7 @@ fn decode(c: &mut Criterion) {
                 b.iter(|| {
                     for cache in &caches {
                         let input = model.input(&q, cache, depth - 1);
-                        serial(&mut AttentionJob::new(
+                        serial(&mut AttentionJob::<Direct>::new(
                             kernels,
                             input,
                             &mut workspace,
@@ -149,7 +150,7 @@ fn prefill(c: &mut Criterion) {
             group.bench_function(BenchmarkId::new("1 lane", kernels.level()), |b| {
                 b.iter(|| {
                     let input = model.input(&q, &cache, 0);
-                    serial(&mut AttentionJob::new(
+                    serial(&mut AttentionJob::<Widened>::new(
                         kernels,
                         input,
                         &mut workspace,

@@ -180,6 +180,14 @@ impl LayerCache {
     }
 }
 
+#[cfg(test)]
+impl LayerCache {
+    /// Every element, as stored.
+    pub(super) fn elements(&self) -> &[u16] {
+        self.data.as_flattened()
+    }
+}
+
 /// Some positions of one block, one key-value head.
 pub(crate) struct StoreArgs<'a> {
     /// Rows of keys, this head's first element first; a row every `k_stride`.

@@ -164,8 +164,13 @@ fn naive(case: &Case, data: &Data) -> Vec<f32> {
     out
 }
 
-/// Runs the job, at every level, alone and on pools.
+/// Runs the jobs, at every level, both ways of reading, alone and on pools.
 fn check(case: &Case, data: &Data) -> Vec<f32> {
+    check_reading::<Direct>(case, data);
+    check_reading::<Widened>(case, data)
+}
+
+fn check_reading<R: CacheReading>(case: &Case, data: &Data) -> Vec<f32> {
     let wanted = naive(case, data);
     let mut pools: Vec<Lanes> = [2, 5].into_iter().map(|n| Lanes::new(n).unwrap()).collect();
     for kernels in levels() {
@@ -173,7 +178,7 @@ fn check(case: &Case, data: &Data) -> Vec<f32> {
         let cache = data.cache(case, kernels);
         let input = case.input(&data.q, &cache);
         let (mut workspace, mut out) = (case.workspace(1), case.out());
-        serial(&mut AttentionJob::new(
+        serial(&mut AttentionJob::<R>::new(
             kernels,
             input,
             &mut workspace,
@@ -182,7 +187,7 @@ fn check(case: &Case, data: &Data) -> Vec<f32> {
         assert_same(&what, &out, &wanted);
         for lanes in &mut pools {
             let (mut workspace, mut out) = (case.workspace(lanes.count()), case.out());
-            let mut job = AttentionJob::new(kernels, input, &mut workspace, &mut out);
+            let mut job = AttentionJob::<R>::new(kernels, input, &mut workspace, &mut out);
             parallel(lanes, &mut job).unwrap();
             assert_same(&what, &out, &wanted);
         }
@@ -380,7 +385,12 @@ fn batch_splits_give_the_same_bits() {
                 ..case.input(&q, &cache)
             };
             let out = &mut out[tokens.start * 6 * 32..tokens.end * 6 * 32];
-            serial(&mut AttentionJob::new(kernels, input, &mut workspace, out));
+            serial(&mut AttentionJob::<Widened>::new(
+                kernels,
+                input,
+                &mut workspace,
+                out,
+            ));
         }
         assert_same(&format!("steps of {step}"), &out, &whole);
     }
@@ -408,7 +418,7 @@ fn what_lies_beyond_the_last_position_does_not_matter() {
         ));
         let (mut workspace, mut out) = (case.workspace(1), case.out());
         let input = case.input(&data.q, &cache);
-        serial(&mut AttentionJob::new(
+        serial(&mut AttentionJob::<Widened>::new(
             kernels,
             input,
             &mut workspace,
