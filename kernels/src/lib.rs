@@ -1,7 +1,7 @@
 //! The compute kernels of EMEL: packed weights and their products with quantized activations,
 //! attention, norms, rope, and the lanes that run them. The only crate with `unsafe`.
 //!
-//! Every algorithm stands once, generic over the [`simd`] trait, and is compiled for each
+//! Every algorithm stands once, generic over the `simd` trait, and is compiled for each
 //! instruction-set [`Level`]. All levels give the same bits: a kernel may only reorder what is
 //! exact (integer sums), and every floating-point operation has one place in one order.
 

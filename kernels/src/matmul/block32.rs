@@ -31,7 +31,7 @@ where
 }
 
 /// How far ahead of their use weights are asked for.
-const AHEAD: usize = 4096;
+const AHEAD: usize = 2048;
 
 /// A block unpacked: what the wide route keeps in cache.
 #[derive(Clone, Copy)]

@@ -26,7 +26,7 @@ where
 const COLUMNS: usize = 8;
 
 /// How far ahead of their use weights are asked for.
-const AHEAD: usize = 4096;
+const AHEAD: usize = 2048;
 
 /// Columns in a panel: sixteen f32 each, 16 KiB a group.
 const RUN: usize = 256;

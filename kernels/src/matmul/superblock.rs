@@ -208,15 +208,19 @@ fn run<S: Simd, W: Source, const T: usize, const N: usize>(
     }
     for b in 0..n {
         let block = &blocks[b];
-        let ahead = (&raw const *block).cast::<u8>().wrapping_add(AHEAD);
-        if W::STREAMED {
-            for line in (0..size_of::<W::Block>()).step_by(64) {
-                s.prefetch(ahead.wrapping_add(line));
-            }
-        }
         let scales = W::scales(s, block);
         let mut total = [s.zero_i32(); N];
         for p in 0..8 {
+            if W::STREAMED {
+                // An eighth of a super-block's lines a piece: a burst would fill the line buffers.
+                let lines = size_of::<W::Block>().div_ceil(8 * 64);
+                let ahead = (&raw const *block)
+                    .cast::<u8>()
+                    .wrapping_add(AHEAD + 64 * lines * p);
+                for line in 0..lines {
+                    s.prefetch(ahead.wrapping_add(64 * line));
+                }
+            }
             let w = W::chunks(s, block, p);
             if W::Shape::SCALES == 8 {
                 let scale = W::sub_scale(s, block, &scales, p);
