@@ -226,6 +226,8 @@ pub struct MatmulJob<'a, T: Tile> {
     panels: Disjoint<'a, u8>,
     lanes: usize,
     groups: usize,
+    /// Bytes of the smallest group.
+    group_bytes: usize,
     tile: PhantomData<T>,
 }
 
@@ -239,7 +241,7 @@ impl<'a, T: Tile> MatmulJob<'a, T> {
     /// when it runs on more lanes than the scratch memory was made for.
     pub fn new<const N: usize>(parts: [MatmulPart<'a>; N], scratch: &'a mut Scratch) -> Self {
         const { assert!(N > 0 && N <= MAX_PARTS) };
-        let mut groups = 0;
+        let (mut groups, mut group_bytes) = (0, usize::MAX);
         for MatmulPart { matrix, x, .. } in &parts {
             let tokens = x.tokens();
             assert!(
@@ -251,6 +253,7 @@ impl<'a, T: Tile> MatmulJob<'a, T> {
                 "activations made for another tile"
             );
             groups += matrix.n_groups();
+            group_bytes = group_bytes.min(matrix.group_bytes());
         }
         let mut inline = [const { None }; MAX_PARTS];
         for (to, part) in inline.iter_mut().zip(parts) {
@@ -262,18 +265,26 @@ impl<'a, T: Tile> MatmulJob<'a, T> {
             panels: Disjoint::new(&mut scratch.panels),
             lanes: scratch.lanes,
             groups,
+            group_bytes,
             tile: PhantomData,
         }
     }
 
-    /// How many groups to claim at once: long runs stream well, and a lane that comes last waits
-    /// for at most one of the others' runs, a sixty-fourth of its share.
+    /// How many groups to claim at once. A claim costs two lanes some hundred nanoseconds, so it
+    /// is worth [`CLAIM_BYTES`] of weights; but no less than four claims for each lane, so that
+    /// a lane that comes last waits for little; and of many groups, a sixty-fourth of a share.
     fn step(&self, lanes: usize) -> usize {
-        (self.groups / (64 * lanes))
+        let worth = CLAIM_BYTES.div_ceil(self.group_bytes);
+        worth
+            .min(self.groups / (4 * lanes))
+            .max(self.groups / (64 * lanes))
             .next_multiple_of(T::STEP)
             .max(T::STEP)
     }
 }
+
+/// Weights that a lane claims at once, about: what it reads in a microsecond or two.
+const CLAIM_BYTES: usize = 24 << 10;
 
 impl<T: Tile> Job for MatmulJob<'_, T> {
     fn part(&self, part: &Part<'_, Self>) {
