@@ -114,7 +114,7 @@ fn decode(c: &mut Criterion) {
                 });
             });
             for n in [1, 2] {
-                let mut lanes = Lanes::new(n).unwrap();
+                let mut lanes = Lanes::new(n, emel_kernels::Patience::SharedCores).unwrap();
                 group.bench_function(BenchmarkId::new(format!("split, {n} lanes"), level), |b| {
                     b.iter(|| {
                         for cache in &caches {

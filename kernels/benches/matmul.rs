@@ -14,6 +14,9 @@ use emel_kernels::{
 use std::time::Duration;
 
 /// A matrix of blocks whose every byte is 0x11: small numbers in all formats.
+/// Runs a closure again and again under the harness.
+type Timed<'a> = &'a dyn Fn(&mut dyn FnMut(&mut dyn FnMut()));
+
 fn matrix(kernels: Kernels, ty: WeightType, rows: usize, k: usize) -> PackedMatrix {
     let mut matrix = PackedMatrix::allocate(kernels, ty, rows, k).expect("memory");
     let source = vec![0x11; matrix.source_bytes()];
@@ -71,17 +74,14 @@ fn bench(c: &mut Criterion) {
 
             let rows = if scalar { 64 } else { 1024 };
             let small = matrix(kernels, ty, rows, k);
-            let mut tile =
-                |name: &str, tokens: usize, f: &dyn Fn(&mut dyn FnMut(&mut dyn FnMut()))| {
-                    let mut group = c.benchmark_group(name);
-                    group.throughput(Throughput::Elements((tokens * rows * k) as u64));
-                    f(&mut |run| {
-                        group.bench_function(format!("{level}/{}", ty.name()), |b| {
-                            b.iter(&mut *run)
-                        });
-                    });
-                    group.finish();
-                };
+            let mut tile = |name: &str, tokens: usize, f: Timed<'_>| {
+                let mut group = c.benchmark_group(name);
+                group.throughput(Throughput::Elements((tokens * rows * k) as u64));
+                f(&mut |run| {
+                    group.bench_function(format!("{level}/{}", ty.name()), |b| b.iter(&mut *run));
+                });
+                group.finish();
+            };
             tile("t4", 4, &|m| product::<TileT4>(kernels, &small, 4, m));
             tile("t8", 8, &|m| product::<TileT8>(kernels, &small, 8, m));
             tile("wide", 256, &|m| {

@@ -19,7 +19,8 @@
 //! ```
 //!
 //! Blocks are cut at absolute positions, so neither the split of a prompt into batches nor the
-//! lanes change a bit. A score that is NaN or infinite makes the whole output NaN.
+//! lanes change a bit. A score that is NaN or +infinity makes the
+//! whole output NaN; one that is -infinity counts for nothing, unless all are.
 //!
 //! # How
 //!

@@ -50,8 +50,8 @@ pub const MAX_LANES: usize = 1024;
 /// the serial gap between two dispatches of a decode step, some tens of microseconds.
 const SPINS: u32 = 2000;
 
-/// Spins when there are more lanes than cores: whoever is waited for may need this very core.
-const SPINS_OVERSUBSCRIBED: u32 = 20;
+/// Spins of a pool that shares its cores: whoever is waited for may need this very core.
+const SPINS_SHARED: u32 = 20;
 
 /// Yields to the scheduler between spinning and parking.
 const YIELDS: u32 = 8;
@@ -275,6 +275,15 @@ fn wait_actively(spins: u32, mut done: impl FnMut() -> bool) -> bool {
     done()
 }
 
+/// How long a lane that waits keeps its core busy before it yields and parks. Changes speed alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// There is a core for each lane: wait actively for some tens of microseconds.
+    OwnCores,
+    /// There are more lanes than cores, or other work on them: yield almost at once.
+    SharedCores,
+}
+
 /// A pool of lanes: the calling thread and `count() - 1` worker threads, which end when the pool
 /// is dropped.
 pub struct Lanes {
@@ -296,11 +305,14 @@ impl Lanes {
     ///
     /// [`LaneError::Count`] when `n` is 0 or over [`MAX_LANES`]; [`LaneError::CannotStart`] when
     /// a thread cannot be started (those already started end).
-    pub fn new(n: usize) -> Result<Lanes, LaneError> {
+    pub fn new(n: usize, patience: Patience) -> Result<Lanes, LaneError> {
+        let spins = match patience {
+            Patience::OwnCores => SPINS,
+            Patience::SharedCores => SPINS_SHARED,
+        };
         if n == 0 || n > MAX_LANES {
             return Err(LaneError::Count(n));
         }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let parker = Parker::new();
         let shared = Arc::new(Shared {
             task: UnsafeCell::new(Task {
@@ -313,11 +325,7 @@ impl Lanes {
                 .collect(),
             caller_waits: CachePadded::new(AtomicBool::new(false)),
             panicked: AtomicUsize::new(0),
-            spins: if n > cores {
-                SPINS_OVERSUBSCRIBED
-            } else {
-                SPINS
-            },
+            spins,
         });
         let mut lanes = Lanes {
             shared,

@@ -1,5 +1,6 @@
 //! The compute kernels of EMEL: packed weights and their products with quantized activations,
-//! attention, norms, rope, and the lanes that run them. The only crate with `unsafe`.
+//! attention, norms, rope, and the lanes that run them. The home of `unsafe` code: elsewhere it is denied,
+//! but for the memory map of model files.
 //!
 //! Every algorithm stands once, generic over the `simd` trait, and is compiled for each
 //! instruction-set [`Level`]. All levels give the same bits: a kernel may only reorder what is
@@ -31,8 +32,10 @@ pub use attention::{
     Widened,
 };
 pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
-pub use format::{ActivationKind, DequantizeError, GROUP_ROWS, WeightType, dequantize_row};
-pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, parallel, serial};
+pub use format::{
+    ActivationKind, DequantizeError, Dequantizer, GROUP_ROWS, WeightType, dequantize_row,
+};
+pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, Patience, parallel, serial};
 pub use level::{Kernels, Level, ParseLevelError};
 pub use matmul::{
     MatmulJob, MatmulPart, PackError, PackJob, PackedMatrix, Scratch, Tile, TileT1, TileT4, TileT8,

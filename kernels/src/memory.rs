@@ -303,7 +303,7 @@ mod tests {
         let c = arena.zeroed::<u8>(64).unwrap();
         drop(arena);
         assert!(a.iter().all(|&x| x == 1.0) && b.iter().all(|&x| x == 7));
-        assert!(c.iter().all(|&x| x == 0) && c.as_ptr().addr() % 64 == 0);
+        assert!(c.iter().all(|&x| x == 0) && c.as_ptr().addr().is_multiple_of(64));
         assert_eq!(Arena::takes(65), 128);
     }
 

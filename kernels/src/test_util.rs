@@ -79,7 +79,7 @@ pub(crate) fn levels() -> Vec<Kernels> {
 pub(crate) fn run_everywhere(mut run: impl FnMut(&mut dyn FnMut(&mut dyn Run))) {
     run(&mut |job| job.serial());
     for n in [2, 5] {
-        let mut lanes = Lanes::new(n).unwrap();
+        let mut lanes = Lanes::new(n, crate::Patience::SharedCores).unwrap();
         run(&mut |job| job.parallel(&mut lanes));
     }
 }

@@ -51,7 +51,7 @@ fn dispatches_allocate_nothing() {
     );
 
     for n in [1, 2, 8] {
-        let mut lanes = Lanes::new(n).unwrap();
+        let mut lanes = Lanes::new(n, emel_kernels::Patience::SharedCores).unwrap();
         let mut job = Sum {
             total: AtomicU64::new(0),
         };

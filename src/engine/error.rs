@@ -54,12 +54,15 @@ pub enum EngineError {
     /// The key-value cache cannot be made.
     #[error(transparent)]
     Cache(#[from] emel_kernels::CacheError),
-    /// A stage of loading ran before the one it builds on: a defect of the loader's table.
-    #[error("the loader ran out of order; please report this")]
+    /// A machine ended in a state from which there is no result: a defect of its table.
+    #[error("a state machine of the engine ended out of order; please report this")]
     Order,
     /// A lane could not be started or reached, or died.
     #[error(transparent)]
     Lane(#[from] LaneError),
+    /// An earlier dispatch of this session failed.
+    #[error("an earlier error has ended this session: make a new one")]
+    Broken,
     /// The prompt has no tokens.
     #[error("the prompt is empty: give at least one token")]
     EmptyPrompt,
@@ -95,6 +98,16 @@ impl From<GgufError> for EngineError {
 impl From<ModelError> for EngineError {
     fn from(error: ModelError) -> Self {
         EngineError::Model(Box::new(error))
+    }
+}
+
+/// What a dispatch came to: `failure` if there was one, and an error too when the machine did not
+/// reach the state that stands for success.
+pub(super) fn finish(done: bool, failure: Option<EngineError>) -> Result<(), EngineError> {
+    match failure {
+        Some(error) => Err(error),
+        None if done => Ok(()),
+        None => Err(EngineError::Order),
     }
 }
 

@@ -4,7 +4,7 @@
 //! machine reaches `joined` only when every lane has come back. A lane that cannot be reached or
 //! that died leads to `failed`, and the outputs of the job are not to be used.
 
-use super::error::EngineError;
+use super::error::{EngineError, finish};
 use emel_kernels::{Job, LaneError, Lanes, parallel, serial};
 use sml::sml;
 
@@ -84,10 +84,9 @@ impl Forker<'_> {
             job,
             failure: &mut failure,
         };
-        let accepted = ForkStateMachine::new(context)
-            .process_event(Submit { work })
-            .is_ok();
-        debug_assert!(accepted, "an idle machine accepts a job");
-        failure.map_or(Ok(()), |lane| Err(EngineError::Lane(lane)))
+        let mut machine = ForkStateMachine::new(context);
+        let _ = machine.process_event(Submit { work });
+        let done = machine.is(&ForkStates::Joined);
+        finish(done, failure.map(EngineError::Lane))
     }
 }

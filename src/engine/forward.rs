@@ -6,7 +6,6 @@ use super::{Route, head, layer};
 use crate::tokenizer::TokenId;
 use emel_kernels::{
     CacheReading, Direct, RopeFillJob, Tile, TileT1, TileT4, TileT8, TileWide, Widened,
-    dequantize_row,
 };
 
 /// A way for a batch of tokens to pass: its route's name and the tile of its products.
@@ -61,7 +60,9 @@ fn embed(engine: &mut Engine, tokens: &[TokenId]) -> Result<(), EngineError> {
     let rows = engine.workspace.x.chunks_exact_mut(engine.spec.d_model);
     tokens.iter().zip(rows).try_for_each(|(&id, row)| {
         let start = id as usize * table.row_bytes;
-        dequantize_row(table.ty, &bytes[start..start + table.row_bytes], row)?;
+        table
+            .dequantizer
+            .row(&bytes[start..start + table.row_bytes], row)?;
         row.iter_mut().for_each(|value| *value *= table.scale);
         Ok(())
     })

@@ -154,10 +154,12 @@ pub struct Halt<'a> {
 
 sml! {
     Generate<'a> {
-        *"idle"_s + event<Prompt<'a>> [empty] / refuse_empty,
-        "idle"_s + event<Prompt<'a>> [!empty && too_long] / refuse_long,
-        "idle"_s + event<Prompt<'a>> [!empty && !too_long && foreign] / refuse_foreign,
-        "idle"_s + event<Prompt<'a>> [!empty && !too_long && !foreign] / prefill = "prefilling"_s,
+        *"idle"_s + event<Prompt<'a>> [lost] / refuse_broken = "failed"_s,
+        "idle"_s + event<Prompt<'a>> [!lost && empty] / refuse_empty,
+        "idle"_s + event<Prompt<'a>> [!lost && !empty && too_long] / refuse_long,
+        "idle"_s + event<Prompt<'a>> [!lost && !empty && !too_long && foreign] / refuse_foreign,
+        "idle"_s + event<Prompt<'a>> [!lost && !empty && !too_long && !foreign] / prefill
+            = "prefilling"_s,
         "idle"_s + unexpected_event<_> / ignore,
 
         "prefilling"_s + completion<_> [failed] = "failed"_s,
@@ -206,6 +208,10 @@ impl GenerateStateMachineContext for Driver<'_> {
         self.ended()
     }
 
+    fn lost(&self, _: &Prompt<'_>) -> Result<bool, ()> {
+        self.failed()
+    }
+
     fn empty(&self, prompt: &Prompt<'_>) -> Result<bool, ()> {
         Ok(prompt.tokens.is_empty())
     }
@@ -233,6 +239,11 @@ impl GenerateStateMachineContext for Driver<'_> {
 
     fn context_full(&self, _: &Step<'_>) -> Result<bool, ()> {
         Ok(self.0.borrow().engine.is_full())
+    }
+
+    fn refuse_broken(&mut self, prompt: &Prompt<'_>) -> Result<(), ()> {
+        prompt.output.put(Err(EngineError::Broken));
+        Ok(())
     }
 
     fn refuse_empty(&mut self, prompt: &Prompt<'_>) -> Result<(), ()> {

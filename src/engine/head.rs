@@ -1,7 +1,7 @@
 //! The head machine: from the residual stream of the last token to its logits.
 
 use super::Engine;
-use super::error::EngineError;
+use super::error::{EngineError, finish};
 use super::matmul::{self, Buffers};
 use emel_kernels::{RmsNormJob, ScaleJob, SoftcapJob, TileT1};
 use sml::sml;
@@ -116,6 +116,9 @@ pub(super) fn run(engine: &mut Engine, pool: usize) -> Result<(), EngineError> {
         pool,
         failure: &mut failure,
     };
-    let _ = HeadStateMachine::new(context).process_event(Project);
-    failure.map_or(Ok(()), Err)
+    let mut machine = HeadStateMachine::new(context);
+    // What went wrong stands in `failure`; a table without a row for the case ends elsewhere.
+    let _ = machine.process_event(Project);
+    let done = machine.is(&HeadStates::Done);
+    finish(done, failure)
 }

@@ -5,7 +5,7 @@
 //! gains the attention output (`mixed`) and the feed-forward output (`done`).
 
 use super::Engine;
-use super::error::EngineError;
+use super::error::{EngineError, finish};
 use super::fork::Forker;
 use super::forward::Pass;
 use super::matmul::{self, Buffers};
@@ -473,6 +473,9 @@ pub(super) fn run<P: Pass>(
         failure: &mut failure,
         pass,
     };
-    let _ = LayerStateMachine::new(context).process_event(Run);
-    failure.map_or(Ok(()), Err)
+    let mut machine = LayerStateMachine::new(context);
+    // What went wrong stands in `failure`; a table without a row for the case ends elsewhere.
+    let _ = machine.process_event(Run);
+    let done = machine.is(&LayerStates::Done);
+    finish(done, failure)
 }

@@ -12,12 +12,13 @@ use super::weights::{Embedding, LayerWeights, Weights};
 use super::workspace::Workspace;
 use super::{Engine, ExecutionPolicy, RoutePolicy};
 use crate::gguf::{Gguf, TensorInfo, Value};
-use crate::model::{self, LayerTensors, Model, ModelSpec, RopeKind, RopeSpec, TensorId};
+use crate::model::{self, LayerTensors, Model, ModelSpec, RopeSpec, TensorId};
 use emel_kernels::{
-    Arena, CacheType, Kernels, LayerCache, PackJob, PackedMatrix, RopePairs, RopeTable, WeightType,
-    packed_bytes, rope_frequencies,
+    Arena, CacheType, Dequantizer, Kernels, LayerCache, PackJob, PackedMatrix, RopePairs,
+    RopeTable, WeightType, packed_bytes, rope_frequencies,
 };
 use sml::sml;
+use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
 
@@ -273,12 +274,11 @@ fn weight_type(tensor: &TensorInfo) -> Result<WeightType, EngineError> {
 
 /// Rotation tables for `n_ctx` positions.
 fn rope_tables(spec: &ModelSpec, n_ctx: usize) -> Result<Vec<RopeTable>, EngineError> {
-    let pairs = |kind| [RopePairs::Adjacent, RopePairs::Halves][(kind == RopeKind::Neox) as usize];
     let table = |rope: &RopeSpec| {
         let (base, scale) = (f64::from(rope.base), f64::from(rope.freq_scale));
         let frequencies = rope_frequencies(rope.n_dims, base, scale, rope.factors_for(n_ctx));
         RopeTable::new(
-            pairs(rope.kind),
+            RopePairs::from(rope.kind),
             frequencies,
             f64::from(rope.attn_factor),
             n_ctx,
@@ -301,13 +301,8 @@ fn caches(spec: &ModelSpec, n_ctx: usize) -> Result<Memory, EngineError> {
 }
 
 /// A number of a policy that must not be zero.
-fn positive(what: &'static str, value: usize) -> Result<(), EngineError> {
-    let zero = EngineError::Policy { what, value };
-    [value]
-        .into_iter()
-        .find(|&value| value > 0)
-        .map(|_| ())
-        .ok_or(zero)
+fn positive(what: &'static str, value: usize) -> Result<NonZeroUsize, EngineError> {
+    NonZeroUsize::new(value).ok_or(EngineError::Policy { what, value })
 }
 
 impl LoadStateMachineContext for Context<'_> {
@@ -330,7 +325,9 @@ impl LoadStateMachineContext for Context<'_> {
             positive("the number of threads", execution.lanes)?;
             positive("the number of threads for prompts", execution.lanes_batch)?;
             positive("the physical batch size", routes.n_ubatch)?;
-            n_ctx.map_or(Ok(()), |n_ctx| positive("the context size", n_ctx))?;
+            n_ctx
+                .map(|n_ctx| positive("the context size", n_ctx))
+                .transpose()?;
             let level = execution.level;
             let kernels = Kernels::new(level).ok_or(EngineError::Unavailable(level))?;
             load.found.kernels = Some(kernels);
@@ -506,7 +503,7 @@ impl LoadStateMachineContext for Context<'_> {
             let table = &source.tensors()[tensors.token_embd.index()];
             let embedding = Embedding {
                 tensor: tensors.token_embd,
-                ty: weight_type(table)?,
+                dequantizer: Dequantizer::new(weight_type(table)?),
                 row_bytes: table.row_bytes() as usize,
                 scale: spec.embedding_scale.unwrap_or(1.0),
             };

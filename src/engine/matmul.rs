@@ -4,7 +4,7 @@
 //! fork machine decides whether that runs on one lane or on all. A group of several kinds falls
 //! apart into products of one matrix each.
 
-use super::error::EngineError;
+use super::error::{EngineError, finish};
 use super::fork::Forker;
 use emel_kernels::{
     ActivationKind, ActivationView, Activations, Kernels, MatmulJob, MatmulPart, PackedMatrix,
@@ -203,6 +203,9 @@ pub(super) fn multiply<T: Tile, const N: usize>(
         failure: &mut failure,
         tile: PhantomData,
     };
-    let _ = MatmulStateMachine::new(context).process_event(Multiply);
-    failure.map_or(Ok(()), Err)
+    let mut machine = MatmulStateMachine::new(context);
+    // What went wrong stands in `failure`; a table without a row for the case ends elsewhere.
+    let _ = machine.process_event(Multiply);
+    let done = machine.is(&MatmulStates::Joined);
+    finish(done, failure)
 }

@@ -18,8 +18,6 @@ mod policy;
 mod pools;
 mod prefill;
 mod session;
-#[cfg(test)]
-mod tests;
 mod weights;
 mod workspace;
 

@@ -2,7 +2,7 @@
 //! routes. The engine never detects any of it by itself; [`ExecutionPolicy::detect`] and
 //! [`RoutePolicy::default`] are for callers who ask for them by name.
 
-use emel_kernels::Level;
+use emel_kernels::{Level, Patience};
 use std::fmt;
 use std::str::FromStr;
 
@@ -22,6 +22,8 @@ pub struct ExecutionPolicy {
     /// Cached positions from which on a decode step shares its attention between lanes by blocks
     /// of positions, not by heads.
     pub split_min_depth: usize,
+    /// How lanes wait for each other.
+    pub patience: Patience,
 }
 
 impl ExecutionPolicy {
@@ -34,11 +36,11 @@ impl ExecutionPolicy {
 
     /// The best level of this processor and one lane for every core this process may use.
     pub fn detect() -> Self {
-        let lanes = std::thread::available_parallelism().map_or(1, |n| n.get());
-        Self::new(Level::best(), lanes)
+        Self::new(Level::best(), available_cores())
     }
 
-    /// The given level and lane count, the same for decode and prompt.
+    /// The given level and lane count, the same for decode and prompt; lanes wait actively when
+    /// this process has a core for each.
     pub fn new(level: Level, lanes: usize) -> Self {
         Self {
             level,
@@ -46,8 +48,30 @@ impl ExecutionPolicy {
             lanes_batch: lanes,
             fork_min_work: Self::DEFAULT_FORK_MIN_WORK,
             split_min_depth: Self::DEFAULT_SPLIT_MIN_DEPTH,
+            patience: Patience::OwnCores,
+        }
+        .with_lanes(lanes, lanes)
+    }
+
+    /// The same with other lane counts.
+    pub fn with_lanes(self, lanes: usize, lanes_batch: usize) -> Self {
+        let patience = if lanes.max(lanes_batch) > available_cores() {
+            Patience::SharedCores
+        } else {
+            Patience::OwnCores
+        };
+        Self {
+            lanes,
+            lanes_batch,
+            patience,
+            ..self
         }
     }
+}
+
+/// Cores that this process may use.
+fn available_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
 /// How a run of prompt tokens passes through the model.

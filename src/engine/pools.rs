@@ -25,7 +25,7 @@ impl Pools {
         counts.dedup();
         let lanes = counts
             .iter()
-            .map(|&count| Lanes::new(count))
+            .map(|&count| Lanes::new(count, policy.patience))
             .collect::<Result<Vec<_>, _>>()?;
         let batch = lanes.len() - 1;
         Ok(Self {

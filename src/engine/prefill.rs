@@ -4,7 +4,7 @@
 //! reach; the route runs one pass of the model and planning looks again. Every route yields the
 //! same bits, so the thresholds of [`RoutePolicy`] decide speed and nothing else.
 
-use super::error::EngineError;
+use super::error::{EngineError, finish};
 use super::forward::{self, Chunk4, Chunk8, Pass, Scalar, Wide};
 use super::{Engine, Route, RoutePolicy};
 use crate::tokenizer::TokenId;
@@ -148,9 +148,8 @@ pub(super) fn run(
         counts,
         failure: &mut failure,
     };
-    let accepted = PrefillRouteStateMachine::new(context)
-        .process_event(Prefill)
-        .is_ok();
-    debug_assert!(accepted, "an idle machine accepts its starting event");
-    failure.map_or(Ok(()), Err)
+    let mut machine = PrefillRouteStateMachine::new(context);
+    let _ = machine.process_event(Prefill);
+    let done = machine.is(&PrefillRouteStates::Done);
+    finish(done, failure)
 }

@@ -1,7 +1,7 @@
 //! The weights of a model in the form the kernels read.
 
 use crate::model::TensorId;
-use emel_kernels::{PackedMatrix, WeightType};
+use emel_kernels::{Dequantizer, PackedMatrix};
 
 /// All weights but the embedding, which is read row by row from the file's map.
 pub(super) struct Weights {
@@ -54,8 +54,8 @@ pub(super) struct LayerWeights {
 pub(super) struct Embedding {
     /// The tensor, `[n_vocab, d_model]`.
     pub tensor: TensorId,
-    /// The type of its weights.
-    pub ty: WeightType,
+    /// Reads its rows.
+    pub dequantizer: Dequantizer,
     /// Bytes of a row.
     pub row_bytes: usize,
     /// Multiplies every value (1 where the model asks for no scale).

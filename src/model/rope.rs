@@ -41,6 +41,15 @@ pub enum RopeKind {
     Neox,
 }
 
+impl From<RopeKind> for emel_kernels::RopePairs {
+    fn from(kind: RopeKind) -> Self {
+        match kind {
+            RopeKind::Norm => emel_kernels::RopePairs::Adjacent,
+            RopeKind::Neox => emel_kernels::RopePairs::Halves,
+        }
+    }
+}
+
 impl RopeSpec {
     /// The factors for a run whose context holds `n_ctx` tokens.
     pub fn factors_for(&self, n_ctx: usize) -> Option<&[f32]> {

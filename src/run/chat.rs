@@ -8,7 +8,7 @@ use super::error::RunError;
 use super::prompt::read_source;
 use super::reply::Replier;
 use crate::chat::{ChatTemplate, Conversation, Message, RenderOptions, needs_bos};
-use crate::engine::StopReason;
+use crate::engine::{EngineError, StopReason};
 use crate::tokenizer::{EncodeOptions, TokenId, Tokenizer};
 
 /// What a line of a person's means.
@@ -78,14 +78,14 @@ pub fn converse<W: Write>(
     open(&mut conversation);
 
     let by_hand = io::stdin().is_terminal();
+    let coloured = is_coloured(config, io::stderr().is_terminal());
     let mut pending = config.prompt.as_ref().map(read_source).transpose()?;
-    let mut attached = String::new();
     let mut turns = 0usize;
     loop {
         let input = match pending.take() {
             Some(text) => Input::Text(text),
             None if turns > 0 && (config.single_turn || !by_hand) => return Ok(()),
-            None if by_hand => read_by_hand(config, &mut attached)?,
+            None if by_hand => read_by_hand(config, coloured)?,
             None => Input::Text(read_all()?),
         };
         let text = match input {
@@ -115,7 +115,14 @@ pub fn converse<W: Write>(
             },
         );
         let before = replier.timings;
-        let reply = replier.reply(&ids, false)?;
+        let reply = match replier.reply(&ids, false) {
+            Err(RunError::Engine(error @ EngineError::PromptTooLong { .. })) if by_hand => {
+                eprintln!("{error}; /clear begins anew");
+                conversation.undo();
+                continue;
+            }
+            reply => reply?,
+        };
         if reply.reader_gone || replier.sink.show("\n")? == super::sink::Written::ReaderGone {
             return Ok(());
         }
@@ -134,16 +141,39 @@ fn read_all() -> Result<String, RunError> {
     Ok(read_source(&super::args::Source::Stdin)?)
 }
 
+/// What a person types is shown in this colour (bold green), as llama.cpp does.
+const INPUT_COLOUR: &str = "\x1b[1;32m";
+/// Ends a colour.
+const PLAIN: &str = "\x1b[0m";
+
+/// Whether input is coloured: as asked for, else on a terminal, unless `NO_COLOR` is set.
+fn is_coloured(config: &RunConfig, is_terminal: bool) -> bool {
+    match config.color {
+        super::args::Switch::On => true,
+        super::args::Switch::Off => false,
+        super::args::Switch::Auto => {
+            let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+            is_terminal && !config.simple_io && !refused
+        }
+    }
+}
+
 /// One message from a person: lines up to one that does not ask to go on, or a command.
-fn read_by_hand(config: &RunConfig, attached: &mut String) -> Result<Input, RunError> {
-    let mut message = std::mem::take(attached);
+fn read_by_hand(config: &RunConfig, coloured: bool) -> Result<Input, RunError> {
+    let (begin, end) = if coloured {
+        (INPUT_COLOUR, PLAIN)
+    } else {
+        ("", "")
+    };
+    let mut message = String::new();
     loop {
-        eprint!("> ");
+        eprint!("{begin}> ");
         let mut line = String::new();
         let n_read = io::stdin()
             .lock()
             .read_line(&mut line)
             .map_err(RunError::Input)?;
+        eprint!("{end}");
         if n_read == 0 {
             eprintln!();
             return Ok(if message.is_empty() {

@@ -41,25 +41,28 @@ fn first_present(given: Option<OsString>, here: &Path, program: Option<&Path>) -
         .find(|file| file.is_file())
 }
 
-/// SHA-256 of a file, as hex digits; `progress` is told the bytes read so far.
+/// SHA-256 of a model, as hex digits: of its file, or of its shards' bytes one after another.
+/// `progress` is told the bytes read so far.
 ///
 /// # Errors
-/// When the file cannot be read.
-pub fn sha256_file(path: &Path, mut progress: impl FnMut(u64)) -> io::Result<String> {
-    let mut file = File::open(path)?;
+/// When a file cannot be read.
+pub fn sha256_files(paths: &[PathBuf], mut progress: impl FnMut(u64)) -> io::Result<String> {
     let mut digest = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
     let mut done = 0;
-    loop {
-        let count = match file.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        digest.update(&buffer[..count]);
-        done += count as u64;
-        progress(done);
+    for path in paths {
+        let mut file = File::open(path)?;
+        loop {
+            let count = match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            digest.update(&buffer[..count]);
+            done += count as u64;
+            progress(done);
+        }
     }
     Ok(digest
         .finalize()
@@ -107,7 +110,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("emel-sha-{}", std::process::id()));
         std::fs::write(&path, "abc").unwrap();
         let mut read = 0;
-        let digest = sha256_file(&path, |done| read = done).unwrap();
+        let digest = sha256_files(&[path.to_path_buf()], |done| read = done).unwrap();
         std::fs::remove_file(&path).unwrap();
         // The example of FIPS 180-4.
         assert_eq!(
@@ -115,6 +118,6 @@ mod tests {
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
         assert_eq!(read, 3);
-        assert!(sha256_file(&path, |_| ()).is_err());
+        assert!(sha256_files(&[path.to_path_buf()], |_| ()).is_err());
     }
 }

@@ -11,7 +11,7 @@ use super::chat;
 use super::checksum::Checksums;
 use super::error::RunError;
 use super::interrupt::Interrupt;
-use super::locate::{quickstart_model, sha256_file};
+use super::locate::{quickstart_model, sha256_files};
 use super::output::AtomicFile;
 use super::progress::{PATIENCE, Progress, Step, Unit};
 use super::prompt::read_source;
@@ -163,11 +163,11 @@ impl crate::engine::Progress for LoadBar {
 fn load(config: &RunConfig, model: &Path, progress: Progress) -> Result<Engine, RunError> {
     let detected = ExecutionPolicy::detect();
     let lanes = config.threads.unwrap_or(detected.lanes);
+    let lanes_batch = config.threads_batch.unwrap_or(lanes);
+    let level = config.isa.unwrap_or(detected.level);
     let execution = ExecutionPolicy {
-        level: config.isa.unwrap_or(detected.level),
-        lanes,
-        lanes_batch: config.threads_batch.unwrap_or(lanes),
-        ..detected
+        level,
+        ..detected.with_lanes(lanes, lanes_batch)
     };
     let routes = config
         .route
@@ -286,6 +286,5 @@ fn digest(engine: &Engine, model: &Path, progress: Progress) -> Result<String, R
         source,
     };
     let files: Vec<PathBuf> = engine.source().paths().map(Path::to_path_buf).collect();
-    let first = files.first().map_or(model, PathBuf::as_path);
-    sha256_file(first, |done| step.set(done)).map_err(fail)
+    sha256_files(&files, |done| step.set(done)).map_err(fail)
 }

@@ -131,9 +131,7 @@ impl IdTable {
     #[inline]
     fn place(&self, key: &[u8], head: Head, same: impl Fn(u32) -> bool) -> usize {
         let mask = self.slots.len() - 1;
-        let mut hash = self
-            .mixer
-            .word(head.low ^ u64::from(head.high).rotate_left(41));
+        let mut hash = self.mixer.head(head);
         if key.len() > HEAD_LEN {
             hash ^= self.mixer.bytes(&key[HEAD_LEN..]);
         }

@@ -16,6 +16,14 @@ pub(super) struct SpaceCuts {
     others: BTreeSet<char>,
 }
 
+/// The character that `bytes` end with, however long they are; nothing when they end in a piece
+/// of one.
+fn last_char(bytes: &[u8]) -> Option<char> {
+    (1..=bytes.len().min(4))
+        .find_map(|n| str::from_utf8(&bytes[bytes.len() - n..]).ok())
+        .and_then(|last| last.chars().next_back())
+}
+
 impl SpaceCuts {
     /// Cuts before every space: no merge is known yet.
     pub(super) fn everywhere() -> SpaceCuts {
@@ -33,10 +41,7 @@ impl SpaceCuts {
         match left.last() {
             Some(&byte) if byte < 0x80 => self.ascii[usize::from(byte)] = true,
             _ => {
-                if let Some(c) = str::from_utf8(left)
-                    .ok()
-                    .and_then(|left| left.chars().next_back())
-                {
+                if let Some(c) = last_char(left) {
                     self.others.insert(c);
                 }
             }

@@ -13,9 +13,19 @@ pub struct Finding {
 }
 
 /// Functions that are made to decide: constructors and the caller's policies, which run before
-/// any machine does, and names for people.
+/// any machine does, names for people, and `finish`, which says what a machine that has run came
+/// to.
 const DECIDERS: &[&str] = &[
-    "new", "detect", "default", "only", "name", "from_str", "fmt", "load",
+    "new",
+    "with_lanes",
+    "finish",
+    "detect",
+    "default",
+    "only",
+    "name",
+    "from_str",
+    "fmt",
+    "load",
 ];
 
 /// Combinators that choose between two ways of computing.

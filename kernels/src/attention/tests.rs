@@ -172,7 +172,10 @@ fn check(case: &Case, data: &Data) -> Vec<f32> {
 
 fn check_reading<R: CacheReading>(case: &Case, data: &Data) -> Vec<f32> {
     let wanted = naive(case, data);
-    let mut pools: Vec<Lanes> = [2, 5].into_iter().map(|n| Lanes::new(n).unwrap()).collect();
+    let mut pools: Vec<Lanes> = [2, 5]
+        .into_iter()
+        .map(|n| Lanes::new(n, crate::Patience::SharedCores).unwrap())
+        .collect();
     for kernels in levels() {
         let what = format!("{} {case:?}", kernels.level());
         let cache = data.cache(case, kernels);

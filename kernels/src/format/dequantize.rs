@@ -22,24 +22,66 @@ pub struct DequantizeError {
     pub block_len: usize,
 }
 
-/// Dequantizes `out.len()` weights from their blocks `src`, by ggml's formulas
-/// (`dequantize_row_*` in ggml-quants.c), each operation rounded on its own.
-pub fn dequantize_row(ty: WeightType, src: &[u8], out: &mut [f32]) -> Result<(), DequantizeError> {
-    let (block_len, block_bytes) = (ty.block_len(), ty.block_bytes());
-    let fits = out.len().is_multiple_of(block_len)
-        && src.len().is_multiple_of(block_bytes)
-        && out.len() / block_len == src.len() / block_bytes;
-    if !fits {
-        let (bytes, values) = (src.len(), out.len());
-        return Err(DequantizeError {
+/// Rows of one type to f32, by ggml's formulas (`dequantize_row_*` in ggml-quants.c), each
+/// operation rounded on its own. The formula is fixed when this is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Dequantizer {
+    ty: WeightType,
+    block: fn(&[u8], &mut [f32]),
+}
+
+impl Dequantizer {
+    /// For rows of type `ty`.
+    pub fn new(ty: WeightType) -> Dequantizer {
+        Dequantizer {
             ty,
-            bytes,
-            values,
-            block_bytes,
-            block_len,
-        });
+            block: formula(ty),
+        }
     }
-    let block: fn(&[u8], &mut [f32]) = match ty {
+
+    /// Dequantizes `out.len()` weights from their blocks `src`.
+    ///
+    /// # Errors
+    ///
+    /// The two are not the same whole number of blocks.
+    pub fn row(&self, src: &[u8], out: &mut [f32]) -> Result<(), DequantizeError> {
+        let ty = self.ty;
+        let (block_len, block_bytes) = (ty.block_len(), ty.block_bytes());
+        let fits = out.len().is_multiple_of(block_len)
+            && src.len().is_multiple_of(block_bytes)
+            && out.len() / block_len == src.len() / block_bytes;
+        if !fits {
+            let (bytes, values) = (src.len(), out.len());
+            return Err(DequantizeError {
+                ty,
+                bytes,
+                values,
+                block_bytes,
+                block_len,
+            });
+        }
+        for (b, y) in src
+            .chunks_exact(block_bytes)
+            .zip(out.chunks_exact_mut(block_len))
+        {
+            (self.block)(b, y);
+        }
+        Ok(())
+    }
+}
+
+/// Dequantizes `out.len()` weights of type `ty` from their blocks `src`.
+///
+/// # Errors
+///
+/// As [`Dequantizer::row`].
+pub fn dequantize_row(ty: WeightType, src: &[u8], out: &mut [f32]) -> Result<(), DequantizeError> {
+    Dequantizer::new(ty).row(src, out)
+}
+
+/// What one block of a type becomes.
+fn formula(ty: WeightType) -> fn(&[u8], &mut [f32]) {
+    match ty {
         WeightType::F32 => |b, y| y[0] = f32::from_le_bytes([b[0], b[1], b[2], b[3]]),
         WeightType::F16 => |b, y| y[0] = half(b, 0),
         WeightType::BF16 => |b, y| y[0] = f32::from_bits(u32::from(u16_at(b, 0)) << 16),
@@ -77,14 +119,7 @@ pub fn dequantize_row(ty: WeightType, src: &[u8], out: &mut [f32]) -> Result<(),
         WeightType::Q5_K => q5_k,
         WeightType::Q6_K => q6_k,
         WeightType::IQ4_XS => iq4_xs,
-    };
-    for (b, y) in src
-        .chunks_exact(block_bytes)
-        .zip(out.chunks_exact_mut(block_len))
-    {
-        block(b, y);
     }
-    Ok(())
 }
 
 fn u16_at(b: &[u8], at: usize) -> u16 {

@@ -22,7 +22,7 @@ mod dequantize;
 pub(crate) mod float;
 pub(crate) mod superblock;
 
-pub use dequantize::{DequantizeError, dequantize_row};
+pub use dequantize::{DequantizeError, Dequantizer, dequantize_row};
 
 /// Rows that are interleaved in one group.
 pub const GROUP_ROWS: usize = 16;

@@ -1,6 +1,6 @@
 use super::*;
 use std::sync::atomic::AtomicU32;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Counts how often each index was handed out.
 struct Count<'a> {
@@ -59,7 +59,7 @@ impl Job for Meet {
 #[test]
 fn every_index_is_claimed_once() {
     for lanes in [1, 2, 3, 8] {
-        let mut lanes = Lanes::new(lanes).unwrap();
+        let mut lanes = Lanes::new(lanes, Patience::SharedCores).unwrap();
         for total in [0, 1, 2, 7, 64, 1000] {
             for chunk in [0, 1, 3, 64, usize::MAX] {
                 let hits = hits(total);
@@ -97,7 +97,7 @@ fn claims_never_repeat_for_odd_totals_and_chunks() {
 #[test]
 fn a_pool_is_reused_for_many_forks() {
     for (n, forks) in [(2, 100_000), (8, 10_000)] {
-        let mut lanes = Lanes::new(n).unwrap();
+        let mut lanes = Lanes::new(n, Patience::SharedCores).unwrap();
         let hits = hits(5);
         for _ in 0..forks {
             parallel(
@@ -115,7 +115,7 @@ fn a_pool_is_reused_for_many_forks() {
 
 #[test]
 fn workers_take_part() {
-    let mut lanes = Lanes::new(2).unwrap();
+    let mut lanes = Lanes::new(2, Patience::SharedCores).unwrap();
     for _ in 0..100 {
         let mut job = Meet {
             workers: AtomicUsize::new(0),
@@ -128,7 +128,7 @@ fn workers_take_part() {
 
 #[test]
 fn parked_lanes_wake() {
-    let mut lanes = Lanes::new(3).unwrap();
+    let mut lanes = Lanes::new(3, Patience::SharedCores).unwrap();
     for _ in 0..5 {
         let parked = |lanes: &Lanes| {
             lanes
@@ -165,7 +165,7 @@ fn the_caller_parks_for_a_slow_worker() {
             }
         }
     }
-    let mut lanes = Lanes::new(2).unwrap();
+    let mut lanes = Lanes::new(2, Patience::SharedCores).unwrap();
     for _ in 0..3 {
         let mut job = Slow(AtomicBool::new(false));
         parallel(&mut lanes, &mut job).unwrap();
@@ -176,7 +176,7 @@ fn the_caller_parks_for_a_slow_worker() {
 #[test]
 fn a_panic_is_an_error_and_the_pool_is_dead() {
     for lanes in [1, 2, 8] {
-        let mut lanes = Lanes::new(lanes).unwrap();
+        let mut lanes = Lanes::new(lanes, Patience::SharedCores).unwrap();
         let error = parallel(
             &mut lanes,
             &mut Fault {
@@ -212,7 +212,7 @@ fn a_panic_is_an_error_and_the_pool_is_dead() {
 
 #[test]
 fn a_panic_in_a_worker_names_its_lane() {
-    let mut lanes = Lanes::new(2).unwrap();
+    let mut lanes = Lanes::new(2, Patience::SharedCores).unwrap();
     let mut job = Meet {
         workers: AtomicUsize::new(0),
         panic_in_worker: true,
@@ -225,7 +225,7 @@ fn a_panic_in_a_worker_names_its_lane() {
 #[test]
 fn dropping_the_pool_ends_its_threads() {
     for n in [1, 2, 8] {
-        let mut lanes = Lanes::new(n).unwrap();
+        let mut lanes = Lanes::new(n, Patience::SharedCores).unwrap();
         let hits = hits(10);
         parallel(
             &mut lanes,
@@ -244,7 +244,7 @@ fn dropping_the_pool_ends_its_threads() {
 
 #[test]
 fn a_pool_can_move_to_another_thread() {
-    let mut lanes = Lanes::new(2).unwrap();
+    let mut lanes = Lanes::new(2, Patience::SharedCores).unwrap();
     let mut lanes = std::thread::spawn(move || {
         let hits = hits(10);
         parallel(
@@ -269,43 +269,7 @@ fn a_pool_can_move_to_another_thread() {
 #[test]
 fn impossible_counts_are_refused() {
     for n in [0, MAX_LANES + 1, usize::MAX] {
-        assert!(matches!(Lanes::new(n), Err(LaneError::Count(m)) if m == n));
+        assert!(matches!(Lanes::new(n, Patience::SharedCores), Err(LaneError::Count(m)) if m == n));
     }
-    assert_eq!(Lanes::new(3).unwrap().count(), 3);
-}
-
-/// Not a test: prints the cost of fork and join. `cargo test -p emel-kernels --lib
-/// fork_join_cost -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn fork_join_cost() {
-    for n in [1, 2, 8] {
-        let mut lanes = Lanes::new(n).unwrap();
-        let hits = hits(n);
-        let forks = 100_000;
-        let start = Instant::now();
-        for _ in 0..forks {
-            parallel(
-                &mut lanes,
-                &mut Count {
-                    hits: &hits,
-                    chunk: 1,
-                },
-            )
-            .unwrap();
-        }
-        println!("{n} lanes: {:?} a dispatch", start.elapsed() / forks);
-        let start = Instant::now();
-        for _ in 0..1000 {
-            let mut job = Meet {
-                workers: AtomicUsize::new(usize::from(n == 1)),
-                panic_in_worker: false,
-            };
-            parallel(&mut lanes, &mut job).unwrap();
-        }
-        println!(
-            "{n} lanes, meeting a worker: {:?} a dispatch",
-            start.elapsed() / 1000
-        );
-    }
+    assert_eq!(Lanes::new(3, Patience::SharedCores).unwrap().count(), 3);
 }

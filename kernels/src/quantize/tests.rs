@@ -79,7 +79,7 @@ fn run<T: Tile>(kind: ActivationKind, x: &[f32], tokens: usize) {
             tokens,
         ));
         check(buffers.view(), x, T::TOKENS);
-        let mut lanes = Lanes::new(3).unwrap();
+        let mut lanes = Lanes::new(3, crate::Patience::SharedCores).unwrap();
         let mut job = QuantizeJob::<T>::new(kernels, &mut buffers, kind, x, tokens);
         parallel(&mut lanes, &mut job).unwrap();
         check(buffers.view(), x, T::TOKENS);

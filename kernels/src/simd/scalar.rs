@@ -48,11 +48,11 @@ fn halves(x: i32) -> [i32; 2] {
 
 /// `a * b + c` rounded once, sixteen times over.
 ///
-/// Without a hardware instruction `mul_add` is a call for each element; this is several times
-/// faster. The product of two `f32` is exact in `f64`, so only the sum is rounded, to 53 bits, and
+/// Without a hardware instruction that is a call for each element; this is several times faster. The product of two `f32` is exact in `f64`, so only the sum is rounded, to 53 bits, and
 /// the conversion rounds it again, to 24. Two roundings differ from one only when the first lands
 /// exactly in the middle between two `f32` (its low 29 bits are a one and zeros), or where `f32`
-/// has fewer bits (below its smallest normal number). Then, and only then, `mul_add` decides.
+/// has fewer bits (below its smallest normal number). Then, and only then, the
+/// correctly rounded software form decides.
 #[inline(always)]
 fn fused(a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
     const LOW: u64 = (1 << 29) - 1;
@@ -68,7 +68,7 @@ fn fused(a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
     }
     if doubtful != 0 {
         for i in 0..16 {
-            out[i] = a[i].mul_add(b[i], c[i]);
+            out[i] = libm::fmaf(a[i], b[i], c[i]);
         }
     }
     out

@@ -9,7 +9,7 @@ use crate::engine::Route;
 use crate::gguf::parse_overrides;
 
 /// More threads than any machine has cores is a slip of the finger.
-const MAX_THREADS: i64 = 4096;
+const MAX_THREADS: i64 = emel_kernels::MAX_LANES as i64;
 
 pub(super) const FLAGS: &[Flag] = &[
     Flag {
@@ -100,7 +100,7 @@ pub(super) const FLAGS: &[Flag] = &[
         dash: &["b"],
         env: &["LLAMA_ARG_BATCH"],
         chapter: Chapter::Engine,
-        help: "Logical batch: prompt tokens between two looks at the keyboard [default: 2048]",
+        help: "Logical batch: the physical batch is never larger [default: 2048]",
         more: "",
         act: Value("N", |c, v| {
             c.n_batch = v.count(1)?;

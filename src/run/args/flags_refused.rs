@@ -85,7 +85,7 @@ pub(super) const FLAGS: &[Flag] = &[
         &[],
         &[],
         false,
-        "sliding windows keep what they need",
+        "the cache always keeps every position",
     ),
     refused("device", &[], &["dev"], true, GPU),
     refused("split-mode", &[], &["sm"], true, GPU),

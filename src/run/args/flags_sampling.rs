@@ -375,7 +375,7 @@ pub(super) const FLAGS: &[Flag] = &[
     },
 ];
 
-/// Longer than any context; bounds what the sampler allocates.
+/// Bounds what the sampler allocates: more tokens than any run is likely to hold.
 const MAX_LAST_N: i64 = 1 << 24;
 
 fn last_n(number: i64) -> Result<usize, String> {

@@ -8,7 +8,7 @@
 //! # prompt 1 504 3575
 //! 0 2056 18.40625 253:17.5 260:16.25
 //! 1 28 21.0
-//! # stop=length
+//! # stop=limit
 //! ```
 //!
 //! Header lines are `# key=value`; then one `# prompt` line with the prompt's ids; then a line

@@ -47,7 +47,7 @@ impl TraceWriter {
         self.put_line()
     }
 
-    /// Ends the trace with the reason (`eog`, `length`, ...) and puts the file in its place.
+    /// Ends the trace with the reason (`eog`, `limit`, ...) and puts the file in its place.
     ///
     /// # Errors
     /// [`OutputError`]; nothing is left behind.

@@ -48,7 +48,7 @@ fn storing_is_the_same_at_every_level_on_lanes_and_in_pieces() {
             let found: Vec<f32> = cache.elements().iter().map(widen).collect();
             assert_same(what, &found[..wanted.len()], &wanted);
         };
-        let mut lanes = Lanes::new(3).unwrap();
+        let mut lanes = Lanes::new(3, crate::Patience::SharedCores).unwrap();
         for kernels in levels() {
             same("whole", &data.cache(&case, kernels));
             let mut cache = empty(&case);

@@ -224,7 +224,7 @@ fn several_matrices_on_several_lanes_equal_the_naive_products() {
         .collect();
     for kernels in levels() {
         for n_lanes in [1, 2, 3] {
-            let mut lanes = Lanes::new(n_lanes).unwrap();
+            let mut lanes = Lanes::new(n_lanes, crate::Patience::SharedCores).unwrap();
             let matrices: Vec<PackedMatrix> = (0..4)
                 .map(|i| {
                     let mut m = PackedMatrix::allocate(kernels, types[i], rows[i], k).unwrap();
