@@ -7,6 +7,7 @@ use minijinja::value::{Kwargs, Rest, Tuple, Value, ValueKind, ValueOrKwargs, fro
 use minijinja::{Environment, Error, State, filters};
 
 use super::casing;
+use super::fuel::{ITEM, pay, pay_sort, pay_texts};
 use super::methods;
 use super::value::{
     BoundMethod, Generator, Text, fail, is_generator, is_sequence, to_text, type_name,
@@ -32,6 +33,7 @@ pub(super) fn register(env: &mut Environment<'_>) {
         markup(state, v, true)
     });
     env.add_filter("trim", |state: &State, v: &Value, chars: Option<&str>| {
+        pay(state, chars.map_or(0, str::len))?;
         to_text(state, v).map(|text| methods::strip(&text, chars, true, true).to_owned())
     });
     env.add_filter("upper", |state: &State, v: &Value| {
@@ -61,13 +63,14 @@ pub(super) fn register(env: &mut Environment<'_>) {
     env.add_filter("indent", indent);
     env.add_filter("int", int);
     env.add_filter("float", float);
-    env.add_filter("items", |v: &Value| {
+    env.add_filter("items", |state: &State, v: &Value| {
         if v.is_undefined() {
             return Generator::from_value(Value::from(Vec::<Value>::new()));
         }
         if type_name(v) != "dict" {
             return Err(fail("Can only get item pairs from a mapping."));
         }
+        pay(state, 2 * ITEM * v.len().unwrap_or(0))?;
         Generator::from_value(filters::items(v)?)
     });
     env.add_filter(
@@ -142,12 +145,14 @@ fn default(
     Ok(if missing { other } else { value.clone() })
 }
 
-fn length(value: &Value) -> Result<usize, Error> {
+fn length(state: &State, value: &Value) -> Result<usize, Error> {
     match value.len() {
         Some(length) if !is_generator(value) => Ok(length),
         _ if value.is_undefined() => Ok(0),
         // a slice that has not been assigned
-        _ if is_sequence(value) => Ok(value.try_iter()?.count()),
+        _ if is_sequence(value) => {
+            filters::list(state, value.clone()).map(|items| items.len().unwrap_or(0))
+        }
         _ => Err(fail(format!(
             "object of type '{}' has no len()",
             type_name(value)
@@ -156,13 +161,11 @@ fn length(value: &Value) -> Result<usize, Error> {
 }
 
 /// `d | dictsort(case_sensitive=False, by="key", reverse=False)`.
-fn dictsort(
-    value: &Value,
-    case_sensitive: Option<bool>,
-    by: Option<&str>,
-    reverse: Option<bool>,
-    named: Kwargs,
-) -> Result<Value, Error> {
+fn dictsort(state: &State, value: &Value, rest: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let rest = rest.into_values();
+    type Arguments = (Option<bool>, Option<String>, Option<bool>, Kwargs);
+    let (case_sensitive, by, reverse, named): Arguments = from_args(&rest)?;
+    pay_sort(state, value)?;
     let mut all: Vec<(String, Value)> = Vec::new();
     let mut option = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -197,7 +200,7 @@ fn indent(state: &State, value: &Value, args: Rest<ValueOrKwargs>) -> Result<Str
     let prefix = match &width {
         None => "    ".to_owned(),
         Some(width) => match width.as_str() {
-            Some(prefix) => prefix.to_owned(),
+            Some(_) => to_text(state, width)?,
             None => " ".repeat(usize::try_from(width.clone())?.min(1024)),
         },
     };
@@ -220,6 +223,7 @@ fn indent(state: &State, value: &Value, args: Rest<ValueOrKwargs>) -> Result<Str
 
 /// `x | int(default=0, base=10)`: Python's `int()`, through `float()` when that fails.
 fn int(
+    state: &State,
     value: &Value,
     default: Option<Value>,
     base: Option<u32>,
@@ -230,6 +234,7 @@ fn int(
         .unwrap_or_else(|| Value::from(0));
     let base = base.or(named.get("base")?).unwrap_or(10);
     named.assert_all_used()?;
+    pay_texts(state, [value])?;
     if value.is_integer() {
         return Ok(value.clone());
     }
@@ -275,9 +280,10 @@ fn int(
 }
 
 /// `x | float(default=0.0)`.
-fn float(value: &Value, default: Option<Value>) -> Value {
+fn float(state: &State, value: &Value, default: Option<Value>) -> Result<Value, Error> {
+    pay_texts(state, [value])?;
     let default = default.unwrap_or_else(|| Value::from(0.0));
-    match value.as_str() {
+    Ok(match value.as_str() {
         Some(text) => {
             let text = methods::strip(text, None, true, true).replace('_', "");
             text.parse::<f64>().map_or(default, Value::from)
@@ -287,7 +293,7 @@ fn float(value: &Value, default: Option<Value>) -> Value {
             (_, Ok(flag)) => Value::from(f64::from(u8::from(flag))),
             _ => default,
         },
-    }
+    })
 }
 
 /// `a + b + ..` where some may be marked-up text, which escapes what is added to it.
@@ -297,7 +303,7 @@ pub(super) fn add(state: &mut State, terms: Rest<Value>) -> Result<Value, Error>
     for term in terms {
         sum = match (sum.as_str(), term.as_str()) {
             (Some(a), Some(b)) if sum.is_safe() || term.is_safe() => {
-                state.consume_fuel((a.len() + b.len()) as u64 / 64)?;
+                pay(state, a.len() + b.len())?;
                 let part = |v: &Value, text: &str| {
                     if v.is_safe() {
                         text.to_owned()
@@ -308,14 +314,20 @@ pub(super) fn add(state: &mut State, terms: Rest<Value>) -> Result<Value, Error>
                 Value::from_safe_string(part(&sum, a) + &part(&term, b))
             }
             (Some(a), Some(b)) => {
-                state.consume_fuel((a.len() + b.len()) as u64 / 64)?;
+                pay(state, a.len() + b.len())?;
                 Value::from([a, b].concat())
             }
             (None, None)
                 if is_sequence(&sum) && is_sequence(&term) && sum.is_tuple() == term.is_tuple() =>
             {
-                let items = sum.try_iter()?.chain(term.try_iter()?).collect::<Vec<_>>();
-                state.consume_fuel(items.len() as u64)?;
+                let mut items = Vec::new();
+                for item in sum.try_iter()?.chain(term.try_iter()?) {
+                    // as it grows: a repeated list is short to hold and long to copy
+                    if items.len() % 8 == 0 {
+                        pay(state, 16 * ITEM)?;
+                    }
+                    items.push(item);
+                }
                 if sum.is_tuple() {
                     Value::from(Tuple::from(items))
                 } else {

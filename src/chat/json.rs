@@ -138,6 +138,7 @@ fn write_items<'v>(
     };
     out.push(&brackets[..1])?;
     for (i, item) in items.enumerate() {
+        out.item()?;
         if i > 0 {
             out.push(&style.item)?;
         }

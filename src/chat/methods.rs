@@ -7,6 +7,7 @@ use minijinja::value::{Kwargs, Tuple, Value, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State};
 
 use super::casing;
+use super::fuel::{ITEM, Weigher, pay, pay_texts, position, weigh};
 use super::splitting::{split_blank, split_lines, split_on, window};
 use super::value::{BoundMethod, DictView, fail, is_namespace, to_text, type_name};
 
@@ -62,6 +63,8 @@ pub(super) fn call(
     if method.starts_with("__") {
         return Err(unsafe_access(value, method));
     }
+    // a text is read or copied by nearly every method; the engine does not charge for arguments
+    pay_texts(state, std::iter::once(value).chain(args))?;
     match value.kind() {
         ValueKind::String => {
             match string(state, value.as_str().unwrap_or_default(), method, args) {
@@ -71,8 +74,8 @@ pub(super) fn call(
                 result => result,
             }
         }
-        ValueKind::Seq | ValueKind::Iterable => list(value, method, args),
-        ValueKind::Map if !is_namespace(value) => dict(value, method, args),
+        ValueKind::Seq | ValueKind::Iterable => list(state, value, method, args),
+        ValueKind::Map if !is_namespace(value) => dict(state, value, method, args),
         ValueKind::Number => number(value, method, args),
         _ => Err(Error::from(ErrorKind::UnknownMethod)),
     }
@@ -116,8 +119,11 @@ pub(super) fn is_space(c: char) -> bool {
 
 /// `str.strip(chars)` on the sides asked for.
 pub(super) fn strip<'t>(text: &'t str, chars: Option<&str>, left: bool, right: bool) -> &'t str {
+    // searched by halves: the set may be as long as the text
+    let mut set: Vec<char> = chars.unwrap_or_default().chars().collect();
+    set.sort_unstable();
     let strips = |c: char| match chars {
-        Some(chars) => chars.contains(c),
+        Some(_) => set.binary_search(&c).is_ok(),
         None => is_space(c),
     };
     let text = if left {
@@ -142,7 +148,8 @@ fn string(state: &State<'_, '_>, text: &str, method: &str, args: &[Value]) -> Re
         if left.saturating_add(right) > MAX_WIDTH {
             return Err(fail(format!("padding wider than {MAX_WIDTH} is refused")));
         }
-        state.consume_fuel((left + right) as u64 / 16)?;
+        // a character of the filling has up to four bytes
+        pay(state, 4 * (left + right))?;
         let fill = |n| std::iter::repeat_n(fill, n);
         Ok(Value::from(
             fill(left)
@@ -186,7 +193,7 @@ fn string(state: &State<'_, '_>, text: &str, method: &str, args: &[Value]) -> Re
                     split_on(text, sep, max, method == "rsplit")
                 }
             };
-            state.consume_fuel(parts.len() as u64)?;
+            pay(state, 2 * ITEM * parts.len())?;
             Ok(Value::from(
                 parts.into_iter().map(Value::from).collect::<Vec<_>>(),
             ))
@@ -199,7 +206,7 @@ fn string(state: &State<'_, '_>, text: &str, method: &str, args: &[Value]) -> Re
             };
             named.assert_all_used()?;
             let lines = split_lines(text, keep);
-            state.consume_fuel(lines.len() as u64)?;
+            pay(state, 2 * ITEM * lines.len())?;
             Ok(Value::from(
                 lines.into_iter().map(Value::from).collect::<Vec<_>>(),
             ))
@@ -237,6 +244,7 @@ fn string(state: &State<'_, '_>, text: &str, method: &str, args: &[Value]) -> Re
             if !affix.is_tuple() {
                 return test(affix).map(Value::from);
             }
+            weigh(state, affix, 1)?;
             for affix in affix.try_iter()? {
                 if test(&affix)? {
                     return Ok(Value::from(true));
@@ -280,6 +288,7 @@ fn string(state: &State<'_, '_>, text: &str, method: &str, args: &[Value]) -> Re
                         "sequence item {i}: expected str instance, {kind} found"
                     )));
                 };
+                out.item()?;
                 out.push(if i > 0 { text } else { "" })?;
                 out.push(item)?;
             }
@@ -324,6 +333,7 @@ fn string(state: &State<'_, '_>, text: &str, method: &str, args: &[Value]) -> Re
             if missing > MAX_WIDTH {
                 return Err(fail(format!("padding wider than {MAX_WIDTH} is refused")));
             }
+            pay(state, missing)?;
             Ok(Value::from(format!(
                 "{sign}{}{digits}",
                 "0".repeat(missing)
@@ -377,6 +387,10 @@ fn string(state: &State<'_, '_>, text: &str, method: &str, args: &[Value]) -> Re
         }
         "format" => {
             refuse_wide_formats(text)?;
+            // an argument is printed whole, then cut to the precision
+            for arg in args {
+                weigh(state, arg, 1)?;
+            }
             Err(Error::from(ErrorKind::UnknownMethod))
         }
         _ => Err(Error::from(ErrorKind::UnknownMethod)),
@@ -414,44 +428,62 @@ pub(super) fn replace(
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     let matches = text.matches(old).take(count).count();
     let size = text.len().saturating_add(matches.saturating_mul(new.len()));
-    state.consume_fuel(size as u64 / 64)?;
+    pay(state, size)?;
     Ok(text.replacen(old, new, count))
 }
 
-fn list(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+fn list(
+    state: &State<'_, '_>,
+    value: &Value,
+    method: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
     let tuple = value.is_tuple();
     match method {
         "count" => {
             let (what,): (&Value,) = from_args(args)?;
-            Ok(Value::from(
-                value.try_iter()?.filter(|item| item == what).count(),
-            ))
+            let mut weigher = Weigher::reading(state);
+            let mut count = 0;
+            for item in value.try_iter()? {
+                count += usize::from(weigher.equal(&item, what)?);
+            }
+            weigher.finish()?;
+            Ok(Value::from(count))
         }
         "index" => {
             let (what,): (&Value,) = from_args(args)?;
-            match value.try_iter()?.position(|item| item == *what) {
+            match position(state, value, what)? {
                 Some(at) => Ok(Value::from(at)),
                 None => Err(fail(format!("{what} is not in the {}", type_name(value)))),
             }
         }
         "copy" if !tuple => {
             from_args::<()>(args)?;
-            Ok(Value::from(value.try_iter()?.collect::<Vec<_>>()))
+            minijinja::filters::list(state, value.clone())
         }
         name if !tuple && LIST_MUTATORS.contains(&name) => Err(unsafe_access(value, name)),
         _ => Err(Error::from(ErrorKind::UnknownMethod)),
     }
 }
 
-fn dict(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+fn dict(
+    state: &State<'_, '_>,
+    value: &Value,
+    method: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
     let Some(object) = value.as_object() else {
         return Err(Error::from(ErrorKind::UnknownMethod));
     };
     let pairs = || object.try_iter_pairs().into_iter().flatten();
     let view = |name, items: Vec<Value>| Ok(Value::from_object(DictView { name, items }));
+    if matches!(method, "items" | "keys" | "values" | "copy") {
+        pay(state, 2 * ITEM * value.len().unwrap_or(0))?;
+    }
     match method {
         "get" => {
             let (key, default): (&Value, Option<Value>) = from_args(args)?;
+            weigh(state, key, 1)?;
             Ok(object.get_value(key).or(default).unwrap_or(Value::from(())))
         }
         "items" => {
@@ -505,6 +537,7 @@ pub(super) fn join_text(
 ) -> Result<String, Error> {
     let mut out = super::value::Text::new(state);
     for (i, item) in items.try_iter()?.enumerate() {
+        out.item()?;
         out.push(if i > 0 { separator } else { "" })?;
         out.push(&to_text(state, &item)?)?;
     }

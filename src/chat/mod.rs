@@ -22,6 +22,7 @@ mod clock;
 mod conversation;
 mod error;
 mod filters;
+mod fuel;
 mod json;
 mod lexer;
 mod methods;

@@ -8,7 +8,7 @@ use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
 use serde::{Deserialize, Serialize};
 
 use super::value::{fail, settle, to_text, write_output};
-use super::{ChatError, CivilTime, filters, methods, rewrite};
+use super::{ChatError, CivilTime, filters, fuel, methods, rewrite};
 
 /// One turn of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,8 +81,13 @@ pub struct RenderOptions<'a> {
 /// Bounds on what a template may do. The defaults grow with the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Steps and data: one unit is an instruction of the template engine or 64 bytes of text it
-    /// makes, so that this bounds time and memory. One more is added per byte of input.
+    /// Steps and data: one unit is an instruction of the template engine, two items of a list, or
+    /// 64 bytes of text that a filter, a test or a method reads or makes, so that this bounds time
+    /// and memory. One more is added per byte of input.
+    ///
+    /// Not counted is what the engine's operators read without making anything of that size:
+    /// comparing two long texts or nested lists by `==` or `<`, an index or a slice near the end
+    /// of a long text, a long text as a key. Nor is a long path given as `attribute`.
     pub fuel: u64,
     /// Bytes of text. Four more are added per byte of input.
     pub output: usize,
@@ -422,6 +427,7 @@ fn environment() -> Environment<'static> {
     env.set_unknown_method_callback(methods::call);
     env.set_formatter(write_output);
     filters::register(&mut env);
+    fuel::guard(&mut env);
     env.add_function("raise_exception", |state: &State, message: &Value| {
         let message = to_text(state, message)?;
         let error = Error::new(ErrorKind::InvalidOperation, message.clone());

@@ -299,6 +299,91 @@ fn limits_can_be_set() {
 }
 
 #[test]
+fn work_on_large_values_costs_fuel() {
+    // Far fewer steps than there is fuel for: what ends these is the size of what they work on.
+    // The first ones go through a list, or are tests, or work on an argument or a method that was
+    // named before it was called: the engine charges for none of those.
+    let works = [
+        "{{ lst.index(19999) }}",
+        "{{ lst.count(5) }}",
+        "{{ lst.copy() is true }}",
+        "{{ texts.count(other) }}",
+        "{{ texts is eq(others) }}",
+        "{{ big is in(others) }}",
+        "{{ big is upper }}",
+        "{{ big is lower }}",
+        "{{ big is eq(other) }}",
+        "{{ big is startingwith(other) }}",
+        "{{ [other] | select('equalto', big) | list }}",
+        "{{ texts | sort | first == 1 }}",
+        "{{ texts | unique | length }}",
+        "{{ texts | max == 1 }}",
+        "{{ pairs.items() is true }}",
+        "{{ pairs | dictsort is true }}",
+        "{{ pairs.get(big) }}",
+        "{{ nothings | join }}",
+        "{{ ''.join(nothings) }}",
+        "{{ '' | trim(big) }}",
+        "{{ ''.strip(big) }}",
+        "{{ ''.find(big) }}",
+        "{{ '' | replace(big, '') }}",
+        "{{ 'a'.startswith(texts_tuple) }}",
+        "{{ '{:.0}'.format(lst) }}",
+        "{{ blank_strip() }}",
+        "{{ big.count('x') }}",
+        "{{ big.find('x') }}",
+        "{{ big.replace('x', 'y') is true }}",
+        "{{ big.split('x') is true }}",
+        "{{ big.strip('a') }}",
+        "{{ big.startswith(other) }}",
+        "{{ big.title() is true }}",
+        "{{ big.isalpha() }}",
+        "{{ '1'.zfill(500000) is true }}",
+        "{{ big | upper is true }}",
+        "{{ big | lower is true }}",
+        "{{ big | title is true }}",
+        "{{ big | int }}",
+    ];
+    let set = "{% set big = 'ab' * 200000 %}{% set other = ('ab' * 199999) ~ 'ac' %}\
+               {% set lst = range(20000) | list %}{% set nothings = [''] * 20000 %}\
+               {% set texts = [big, other] * 5 %}{% set others = [other, big] * 5 %}\
+               {% set texts_tuple = (other, big, other, big) %}\
+               {% set pairs = many %}{% set blank_strip = (' ' * 400000).strip %}";
+    let limits = Limits {
+        fuel: 300_000,
+        ..Limits::default()
+    };
+    let mut members = serde_json::Map::new();
+    for i in 0..2_000 {
+        members.insert(format!("k{i}"), i.into());
+    }
+    let render = |work: &str| {
+        let source = format!("{set}{{% for i in range(600) %}}{work}{{% endfor %}}");
+        let template = ChatTemplate::new(&source).unwrap_or_else(|e| panic!("{work}: {e}"));
+        let mut options = pinned();
+        options
+            .kwargs
+            .insert("many".to_owned(), Json::Object(members.clone()));
+        template.with_limits(limits).render(&[], options)
+    };
+    assert_eq!(render("").as_deref(), Ok(""), "the values themselves");
+    let mut ended_otherwise = Vec::new();
+    for work in works {
+        match render(work) {
+            Err(ChatError::OutOfFuel { .. }) => {}
+            Ok(_) => ended_otherwise.push((work, "rendered".to_owned())),
+            Err(error) => ended_otherwise.push((work, error.to_string())),
+        }
+    }
+    assert!(ended_otherwise.is_empty(), "{ended_otherwise:#?}");
+    // the same steps on little cost little
+    let small = "{% set big = 'ab' %}{% for i in range(600) %}\
+                 {{ big.count('x') }}{{ [1].index(1) }}{{ big is upper }}{% endfor %}";
+    let template = ChatTemplate::new(small).expect("a template");
+    assert!(template.with_limits(limits).render(&[], pinned()).is_ok());
+}
+
+#[test]
 fn built_in_templates_write_what_llama_cpp_writes() {
     let golden = golden("builtin.json");
     let conversations: Vec<Vec<(String, String)>> =

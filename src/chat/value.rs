@@ -7,8 +7,10 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use minijinja::value::{Enumerator, Object, ObjectRepr, Value, ValueKind};
+use minijinja::value::{Enumerator, Object, ObjectExt, ObjectRepr, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
+
+use super::fuel::{ITEM, Weigher, pay};
 
 /// Values nest at most this deep: Python's own limit is its recursion limit.
 pub(super) const MAX_DEPTH: usize = 100;
@@ -69,7 +71,8 @@ impl Object for DictView {
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::Values(self.items.clone())
+        // lent out, since the engine asks for it also where it wants the first item or the length
+        self.mapped_enumerator(|view| Box::new(view.items.iter().cloned()))
     }
 }
 
@@ -169,7 +172,7 @@ pub(super) fn fail(message: impl Into<String>) -> Error {
 pub(super) struct Text<'a, 't, 'e> {
     state: &'a State<'t, 'e>,
     out: String,
-    paid: usize,
+    due: usize,
 }
 
 impl<'a, 't, 'e> Text<'a, 't, 'e> {
@@ -178,17 +181,27 @@ impl<'a, 't, 'e> Text<'a, 't, 'e> {
         Text {
             state,
             out: String::new(),
-            paid: 0,
+            due: 0,
         }
     }
 
     /// Appends.
     pub fn push(&mut self, text: &str) -> Result<(), Error> {
         self.out.push_str(text);
-        let due = (self.out.len() - self.paid) / 64;
-        if due > 0 {
-            self.paid += due * 64;
-            self.state.consume_fuel(due as u64)?;
+        self.charge(text.len())
+    }
+
+    /// Pays for one item of what is written, which may itself add nothing.
+    pub fn item(&mut self) -> Result<(), Error> {
+        self.charge(ITEM)
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), Error> {
+        self.due += bytes;
+        let whole = self.due - self.due % 64;
+        self.due -= whole;
+        if whole > 0 {
+            pay(self.state, whole)?;
         }
         Ok(())
     }
@@ -202,6 +215,7 @@ impl<'a, 't, 'e> Text<'a, 't, 'e> {
 /// Python's `str(value)`.
 pub(super) fn to_text(state: &State<'_, '_>, value: &Value) -> Result<String, Error> {
     if let Some(text) = value.as_str() {
+        pay(state, text.len())?;
         return Ok(text.to_owned());
     }
     let mut text = Text::new(state);
@@ -232,6 +246,7 @@ fn write_repr(out: &mut Text<'_, '_, '_>, value: &Value, depth: usize) -> Result
             let namespace = is_namespace(value);
             out.push(if namespace { "<Namespace {" } else { "{" })?;
             for (i, key) in value.try_iter()?.enumerate() {
+                out.item()?;
                 out.push(if i > 0 { ", " } else { "" })?;
                 write_repr(out, &key, depth + 1)?;
                 out.push(": ")?;
@@ -253,6 +268,7 @@ fn write_repr(out: &mut Text<'_, '_, '_>, value: &Value, depth: usize) -> Result
             };
             out.push(open)?;
             for (i, item) in value.try_iter()?.enumerate() {
+                out.item()?;
                 out.push(if i > 0 { ", " } else { "" })?;
                 write_repr(out, &item, depth + 1)?;
             }
@@ -278,7 +294,7 @@ fn range_text(value: &Value) -> Result<String, Error> {
     })
 }
 
-fn too_deep() -> Error {
+pub(super) fn too_deep() -> Error {
     fail(format!("a value nested deeper than {MAX_DEPTH} is refused"))
 }
 
@@ -362,7 +378,7 @@ pub(super) fn settle(state: &State<'_, '_>, value: &Value, plain: bool) -> Resul
             let mut items = Vec::new();
             for item in value.try_iter()? {
                 if items.len() % 8 == 7 {
-                    state.consume_fuel(4)?;
+                    pay(state, 8 * ITEM)?;
                 }
                 items.push(item);
             }
@@ -371,61 +387,15 @@ pub(super) fn settle(state: &State<'_, '_>, value: &Value, plain: bool) -> Resul
         ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => value.clone(),
         _ => return Ok(value.clone()),
     };
-    Weigher {
-        state,
-        weight: 0,
-        plain,
-    }
-    .visit(&settled, 0)?;
+    Weigher::sizing(state, plain).visit(&settled, 0)?;
     Ok(settled)
 }
 
 /// Whether this is what `range()` made: it is no list, and is short to write and long to walk.
-fn is_range_object(value: &Value) -> bool {
+pub(super) fn is_range_object(value: &Value) -> bool {
     value
         .as_object()
         .is_some_and(|object| object.type_name().contains("range"))
-}
-
-/// Walks a value for [`settle`].
-struct Weigher<'a, 't, 'e> {
-    state: &'a State<'t, 'e>,
-    weight: u64,
-    plain: bool,
-}
-
-impl Weigher<'_, '_, '_> {
-    fn visit(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        self.weight += 512 + value.as_str().map_or(0, str::len) as u64;
-        if self.weight >= 8 * 1024 {
-            self.state.consume_fuel(self.weight / 1024)?;
-            self.weight = 0;
-        }
-        if !matches!(
-            value.kind(),
-            ValueKind::Seq | ValueKind::Map | ValueKind::Iterable
-        ) || is_generator(value)
-            || is_range_object(value)
-        {
-            return Ok(());
-        }
-        if depth >= MAX_DEPTH {
-            return Err(too_deep());
-        }
-        if self.plain && is_namespace(value) {
-            return Err(fail(
-                "a namespace cannot hold a namespace: it could hold itself",
-            ));
-        }
-        let map = value.kind() == ValueKind::Map;
-        for item in value.try_iter()? {
-            if map {
-                self.visit(&value.get_item(&item)?, depth + 1)?;
-            }
-            self.visit(&item, depth + 1)?;
-        }
-        Ok(())
-    }
 }
 
 /// Writes what `{{ value }}` prints.
