@@ -15,7 +15,7 @@ fn main() {
             _ => Exit::Done,
         },
         Ok(Parsed::Run(config)) => match session::run(&config, begun) {
-            Err(error) if !error.is_closed_pipe() => fail(&error, Exit::Failed),
+            Err(error) if !error.is_closed_pipe() => fail(&error, error.exit()),
             _ => Exit::Done,
         },
         Err(error) => fail(&error, Exit::from(&error)),

@@ -104,6 +104,10 @@ pub fn converse<W: Write>(
             Input::Text(text) => text,
         };
         turns += 1;
+        if by_hand {
+            // A press at the idle prompt was not meant for the reply to come.
+            replier.interrupt.take();
+        }
         conversation.turn(Message::new("user", text))?;
         let rendered = conversation.seen();
         let add_special = needs_bos(rendered, &bos, tokenizer.add_bos());
@@ -169,10 +173,13 @@ fn read_by_hand(config: &RunConfig, coloured: bool) -> Result<Input, RunError> {
     loop {
         eprint!("{begin}> ");
         let mut line = String::new();
-        let n_read = io::stdin()
-            .lock()
-            .read_line(&mut line)
-            .map_err(RunError::Input)?;
+        let n_read = match io::stdin().lock().read_line(&mut line) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                eprintln!("{end}that line is not valid UTF-8: type it again");
+                continue;
+            }
+            read => read.map_err(RunError::Input)?,
+        };
         eprint!("{end}");
         if n_read == 0 {
             eprintln!();
@@ -212,13 +219,13 @@ fn read_by_hand(config: &RunConfig, coloured: bool) -> Result<Input, RunError> {
 
 /// Puts a file's text before the message.
 fn attach(path: &Path, message: &mut String) {
-    match std::fs::read_to_string(path) {
+    match read_source(&super::args::Source::Binary(path.to_owned())) {
         Ok(text) => {
             eprintln!("read {}: {} bytes", path.display(), text.len());
             message.push_str(&text);
             message.push('\n');
         }
-        Err(error) => eprintln!("cannot read {}: {error}", path.display()),
+        Err(error) => eprintln!("{error}"),
     }
 }
 

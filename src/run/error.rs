@@ -1,5 +1,6 @@
 //! Why a run failed. Every message says what went wrong, where, and what to do.
 
+use super::exit::Exit;
 use super::output::{OutputError, is_closed_pipe};
 use super::prompt::PromptError;
 use super::sink::SinkError;
@@ -55,7 +56,17 @@ pub enum RunError {
     },
     /// Ctrl-C cannot be handled.
     #[error("cannot take over Ctrl-C: {0}")]
-    Interrupt(#[from] ctrlc::Error),
+    Interrupt(#[source] std::io::Error),
+    /// A file would be written over one that the run reads or writes.
+    #[error("{output} ({flag}) is also {other}: name another file")]
+    SameFile {
+        /// The file that would be written.
+        output: String,
+        /// The flag that names it.
+        flag: &'static str,
+        /// What else it is.
+        other: &'static str,
+    },
     /// The session took no further event, since an earlier one failed.
     #[error("the session has ended by an earlier error and takes no further prompt")]
     NotTaken,
@@ -74,6 +85,14 @@ impl From<TokenizerError> for RunError {
 }
 
 impl RunError {
+    /// The exit code that this error ends the program with.
+    pub fn exit(&self) -> Exit {
+        match self {
+            RunError::SameFile { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
+
     /// Whether it is only that nobody reads standard output any more.
     pub fn is_closed_pipe(&self) -> bool {
         match self {

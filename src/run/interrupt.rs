@@ -1,7 +1,12 @@
-//! Ctrl-C: the first ends the reply cleanly, the second ends the program with code 130.
+//! Ctrl-C: the first ends the reply cleanly, the second ends the program with code 130. Other
+//! signals that end a program do so at once, but leave no unfinished file.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::exit::Exit;
 use super::output::remove_unfinished;
@@ -11,19 +16,30 @@ use super::output::remove_unfinished;
 pub struct Interrupt(Arc<AtomicU8>);
 
 impl Interrupt {
-    /// Takes over Ctrl-C for this process.
+    /// Takes over Ctrl-C for this process, and the signals that end it: those leave no unfinished
+    /// file behind.
     ///
     /// # Errors
-    /// When the system refuses a handler, or one is there already.
-    pub fn install() -> Result<Interrupt, ctrlc::Error> {
+    /// When the system refuses a handler or the thread that waits for signals.
+    pub fn install() -> io::Result<Interrupt> {
         let interrupt = Interrupt::default();
         let shared = interrupt.clone();
-        ctrlc::set_handler(move || {
-            if shared.press() {
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
+        let wait = move || {
+            for signal in signals.forever() {
+                let code = match signal {
+                    SIGINT if !shared.press() => continue,
+                    SIGINT => Exit::Interrupted.code(),
+                    // As a shell reports a program that a signal ended.
+                    other => 128 + other,
+                };
                 remove_unfinished();
-                std::process::exit(Exit::Interrupted.code());
+                std::process::exit(code);
             }
-        })?;
+        };
+        std::thread::Builder::new()
+            .name("emel-signals".to_owned())
+            .spawn(wait)?;
         Ok(interrupt)
     }
 

@@ -89,9 +89,12 @@ impl AtomicFile {
         if existing.as_ref().is_some_and(fs::Metadata::is_dir) || path.file_name().is_none() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
+        // `/dev/stdout` and the like lead to whatever the stream is, a file perhaps, which is not
+        // ours to replace: what we write goes where the stream's other output goes.
+        let is_stream = path.starts_with("/dev") || path.starts_with("/proc");
         let is_device = existing.as_ref().is_some_and(|found| !found.is_file());
-        if is_device {
-            let file = OpenOptions::new().write(true).open(&place)?;
+        if is_device || is_stream {
+            let file = OpenOptions::new().append(true).open(path)?;
             return Ok(AtomicFile {
                 asked: path.to_owned(),
                 place,

@@ -18,6 +18,12 @@ pub enum PromptError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// It is longer than any model's context.
+    #[error("{} is longer than {} MiB, more than any context holds", name(path), MAX_BYTES >> 20)]
+    TooLong {
+        /// The file; none = standard input.
+        path: Option<PathBuf>,
+    },
     /// It is not text.
     #[error(
         "{} is not valid UTF-8: byte {offset} cannot be read as text; convert it first (iconv)",
@@ -30,6 +36,9 @@ pub enum PromptError {
         offset: usize,
     },
 }
+
+/// The longest text that is read, so that an endless input (a device, a pipe) ends.
+const MAX_BYTES: u64 = 256 << 20;
 
 fn name(path: &Option<PathBuf>) -> String {
     path.as_ref().map_or_else(
@@ -61,13 +70,7 @@ fn read_with(source: &Source, stdin: &mut dyn Read) -> Result<String, PromptErro
         Source::Text(text) => Ok(text.clone()),
         Source::File(path) => text(read_file(path)?, Some(path)).map(without_newline),
         Source::Binary(path) => text(read_file(path)?, Some(path)),
-        Source::Stdin => {
-            let mut bytes = Vec::new();
-            stdin
-                .read_to_end(&mut bytes)
-                .map_err(|source| PromptError::Read { path: None, source })?;
-            text(bytes, None).map(without_newline)
-        }
+        Source::Stdin => text(read_all(stdin, None)?, None).map(without_newline),
     }
 }
 
@@ -76,7 +79,21 @@ fn read_file(path: &Path) -> Result<Vec<u8>, PromptError> {
         path: Some(path.to_owned()),
         source,
     };
-    std::fs::read(path).map_err(error)
+    read_all(&mut std::fs::File::open(path).map_err(error)?, Some(path))
+}
+
+fn read_all(from: &mut dyn Read, path: Option<&Path>) -> Result<Vec<u8>, PromptError> {
+    let path = || path.map(Path::to_owned);
+    let mut bytes = Vec::new();
+    let read = from.take(MAX_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|source| PromptError::Read {
+        path: path(),
+        source,
+    })?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(PromptError::TooLong { path: path() });
+    }
+    Ok(bytes)
 }
 
 fn text(bytes: Vec<u8>, path: Option<&Path>) -> Result<String, PromptError> {

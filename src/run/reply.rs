@@ -7,6 +7,7 @@ use super::args::{Predict, RunConfig};
 use super::checksum::Checksums;
 use super::error::RunError;
 use super::interrupt::Interrupt;
+use super::progress::{PATIENCE, Progress, Unit};
 use super::sink::{TextSink, Written};
 use super::stop::StopMatcher;
 use super::timings::Timings;
@@ -85,9 +86,9 @@ impl<W: Write> Replier<'_, W> {
         for &id in prompt {
             shown.push_str(detokenizer.push(id));
         }
-        self.prefill(prompt)?;
+        let whole = self.prefill(prompt)?;
         let mut written = Written::Out;
-        if show_prompt {
+        if show_prompt && whole {
             written = self.sink.show(&shown)?;
         }
 
@@ -134,17 +135,35 @@ impl<W: Write> Replier<'_, W> {
         })
     }
 
-    fn prefill(&mut self, prompt: &[TokenId]) -> Result<(), RunError> {
+    /// Passes the prompt through the model, a physical batch at a time, so that Ctrl-C is heard
+    /// and a bar can move; false when the user has ended it. What one piece leaves in the cache
+    /// the next one finds there, and the bits are those of the whole.
+    fn prefill(&mut self, prompt: &[TokenId]) -> Result<bool, RunError> {
+        let progress = Progress::for_stderr(self.config.simple_io, self.config.verbosity);
+        let bar = progress.step("prompt", Unit::Tokens, prompt.len() as u64, PATIENCE);
         let begun = Instant::now();
-        let output = Output::new();
-        self.generator.process_event(Prompt {
-            tokens: prompt,
-            output: &output,
-        });
-        let prefilled = taken(&output)?;
-        self.timings.prompt += begun.elapsed();
-        self.timings.n_prompt += prefilled.computed as u64;
-        Ok(())
+        let piece = self.config.n_ubatch.max(1) as usize;
+        // A prompt that does not fit is refused whole, before anything is computed.
+        let fits = prompt.len() <= self.session.engine().n_ctx();
+        let mut end = if fits { 0 } else { prompt.len() };
+        loop {
+            end = prompt.len().min(end + piece);
+            let output = Output::new();
+            let tokens = &prompt[..end];
+            self.generator.process_event(Prompt {
+                tokens,
+                output: &output,
+            });
+            let prefilled = taken(&output)?;
+            self.timings.n_prompt += prefilled.computed as u64;
+            bar.set(end as u64);
+            let pressed = self.interrupt.is_pressed();
+            if end == prompt.len() || pressed {
+                self.timings.prompt += begun.elapsed();
+                return Ok(end == prompt.len());
+            }
+            self.halt(StopReason::Cancelled)?;
+        }
     }
 
     fn step(&mut self) -> Result<Stepped, RunError> {

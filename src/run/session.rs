@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::args::{RunConfig, Source, Switch};
+use super::args::{RunConfig, Source, Switch, TemplateSource};
 use super::chat;
 use super::checksum::Checksums;
 use super::error::RunError;
@@ -52,7 +52,8 @@ pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
             &mut io::stdout().lock(),
         )?);
     }
-    let interrupt = Interrupt::install()?;
+    refuse_overwriting(config, &model)?;
+    let interrupt = Interrupt::install().map_err(RunError::Interrupt)?;
     let transcript = config
         .output
         .as_deref()
@@ -69,7 +70,10 @@ pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
     let in_chat = match config.chat {
         Switch::On => true,
         Switch::Off => false,
-        Switch::Auto => has_template && io::stdin().is_terminal(),
+        Switch::Auto => {
+            let asked = config.single_turn || config.system.is_some();
+            has_template && (asked || io::stdin().is_terminal())
+        }
     };
     let template = match in_chat {
         true => Some(chat::template(config, own)?.ok_or(RunError::NoTemplate)?),
@@ -113,6 +117,63 @@ pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
         eprintln!("{timings}");
     }
     Ok(())
+}
+
+/// Refuses to write over the model, a text that is read, or the other output.
+fn refuse_overwriting(config: &RunConfig, model: &Path) -> Result<(), RunError> {
+    fn file(source: Option<&Source>) -> Option<&Path> {
+        match source {
+            Some(Source::File(path) | Source::Binary(path)) => Some(path),
+            _ => None,
+        }
+    }
+    let template = match &config.template {
+        TemplateSource::File(path) => Some(path.as_path()),
+        _ => None,
+    };
+    let inputs = [
+        (Some(model), "the model"),
+        (file(config.prompt.as_ref()), "the prompt's file"),
+        (file(config.system.as_ref()), "the system prompt's file"),
+        (template, "the chat template's file"),
+        (config.output.as_deref(), "the transcript (-o)"),
+    ];
+    let outputs = [
+        (config.output.as_deref(), "-o", 4),
+        (config.trace.as_deref(), "--trace", 5),
+    ];
+    for (output, flag, n_inputs) in outputs {
+        let Some(output) = output else { continue };
+        for &(input, other) in &inputs[..n_inputs] {
+            if input.is_some_and(|input| is_same_file(input, output)) {
+                let output = output.display().to_string();
+                return Err(RunError::SameFile {
+                    output,
+                    flag,
+                    other,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether two paths lead to one place, links followed, whether or not it exists yet. Devices are
+/// no files: two flags may name one.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let place = |path: &Path| {
+        path.canonicalize().ok().or_else(|| {
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
+            Some(folder.join(path.file_name()?))
+        })
+    };
+    let is_device = a
+        .metadata()
+        .is_ok_and(|found| !found.is_file() && !found.is_dir());
+    place(a).is_some_and(|a| Some(a) == place(b)) && !is_device
 }
 
 /// Completes one text.

@@ -333,7 +333,7 @@ pub(super) const FLAGS: &[Flag] = &[
         env: &[],
         chapter: Chapter::Display,
         help: "Write the transcript to a file too",
-        more: "The file appears whole when the run ends.",
+        more: "The file appears whole when a reply ends; in a chat it holds the last one.",
         act: Value("FILE", |c, v| {
             c.output = Some(v.path()?);
             Ok(())
