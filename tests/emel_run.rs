@@ -434,10 +434,32 @@ fn outputs_never_take_the_place_of_inputs_or_of_each_other() {
     let prompt_path = prompt.to_str().expect("UTF-8");
     let other = temporary("same.txt");
     let other = other.to_str().expect("UTF-8");
-    fails(&["-m", path, "-n", "1", "-p", "x", "-o", path], b"", 2, &["-o", "the model"]);
-    fails(&["-m", path, "-n", "1", "-p", "x", "--trace", path], b"", 2, &["--trace", "the model"]);
-    fails(&["-m", path, "-n", "1", "-f", prompt_path, "-o", prompt_path], b"", 2, &["prompt's file"]);
-    fails(&["-m", path, "-n", "1", "-p", "x", "-o", other, "--trace", other], b"", 2, &["transcript"]);
+    fails(
+        &["-m", path, "-n", "1", "-p", "x", "-o", path],
+        b"",
+        2,
+        &["-o", "the model"],
+    );
+    fails(
+        &["-m", path, "-n", "1", "-p", "x", "--trace", path],
+        b"",
+        2,
+        &["--trace", "the model"],
+    );
+    fails(
+        &["-m", path, "-n", "1", "-f", prompt_path, "-o", prompt_path],
+        b"",
+        2,
+        &["prompt's file"],
+    );
+    fails(
+        &[
+            "-m", path, "-n", "1", "-p", "x", "-o", other, "--trace", other,
+        ],
+        b"",
+        2,
+        &["transcript"],
+    );
     assert_eq!(fs::metadata(model.path()).expect("the model").len(), before);
     assert_eq!(fs::read_to_string(&prompt).expect("the prompt"), "hello");
     let _ = fs::remove_file(&prompt);
@@ -458,9 +480,23 @@ fn a_terminated_run_leaves_no_unfinished_file() {
 fn a_single_turn_is_a_chat_even_without_a_terminal() {
     let path = model(SMOLLM2);
     let path = path.to_str().expect("UTF-8");
-    let arguments = ["-m", path, "-st", "-n", "8", "--temp", "0", "-p", "Why is the sky blue?"];
+    let arguments = [
+        "-m",
+        path,
+        "-st",
+        "-n",
+        "8",
+        "--temp",
+        "0",
+        "-p",
+        "Why is the sky blue?",
+    ];
     let output = run(&arguments, b"");
-    assert!(text(&output.stdout).starts_with("The sky is blue"), "{}", text(&output.stdout));
+    assert!(
+        text(&output.stdout).starts_with("The sky is blue"),
+        "{}",
+        text(&output.stdout)
+    );
 }
 
 /// An endless input ends with a message, not with all of the memory.
@@ -468,5 +504,10 @@ fn a_single_turn_is_a_chat_even_without_a_terminal() {
 fn endless_prompts_are_refused() {
     let model = small();
     let path = model.path().to_str().expect("UTF-8");
-    fails(&["-m", path, "-n", "1", "-f", "/dev/zero"], b"", 1, &["/dev/zero", "MiB"]);
+    fails(
+        &["-m", path, "-n", "1", "-f", "/dev/zero"],
+        b"",
+        1,
+        &["/dev/zero", "MiB"],
+    );
 }
