@@ -160,7 +160,7 @@ fn threads() {
     assert!(refusal(&["-t", "0"]).contains("at least one thread"));
     assert!(refusal(&["-tb", "0"]).contains("-tb, --threads-batch: at least one thread"));
     assert!(refusal(&["-t", "two"]).contains("'two' is not a whole number"));
-    assert!(refusal(&["-t", "-2"]).contains("-1 to 4096"));
+    assert!(refusal(&["-t", "-2"]).contains("-1 to 1024"));
     let error = run_with(&[], &[("LLAMA_ARG_THREADS", "0")])
         .unwrap_err()
         .to_string();
