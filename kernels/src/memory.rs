@@ -85,14 +85,6 @@ impl<T: Plain> HugeBuffer<T> {
         })
     }
 
-    /// `len` zeros that lie on huge pages however few they are: for what is read at full speed
-    /// all the time. The last page may be mostly unused.
-    pub fn zeroed_on_huge_pages(len: usize) -> Result<Self, AllocError> {
-        let mut buffer = Self::zeroed(len.max(HUGE / size_of::<T>()))?;
-        buffer.len = len;
-        Ok(buffer)
-    }
-
     /// How many bytes of address space the buffer takes.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -320,15 +312,6 @@ mod tests {
             buffer.fill(1.5);
             assert!(buffer.iter().all(|&x| x == 1.5));
         }
-    }
-
-    #[test]
-    fn small_buffers_can_lie_on_huge_pages() {
-        let buffer = HugeBuffer::<u16>::zeroed_on_huge_pages(5).unwrap();
-        assert_eq!(*buffer, [0; 5]);
-        assert_eq!(buffer.as_ptr().cast::<u8>().align_offset(HUGE), 0);
-        assert_eq!(buffer.bytes(), HUGE);
-        assert!(HugeBuffer::<u16>::zeroed_on_huge_pages(usize::MAX).is_err());
     }
 
     #[test]

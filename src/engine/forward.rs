@@ -54,9 +54,8 @@ impl Pass for Wide {
 /// Writes the embedding rows of `tokens` to the residual stream, `[tokens, d_model]`.
 fn embed(engine: &mut Engine, tokens: &[TokenId]) -> Result<(), EngineError> {
     let table = &engine.embedding;
-    let bytes = engine
-        .source
-        .data(&engine.source.tensors()[table.tensor.index()]);
+    let tensor = &engine.source.tensors()[table.tensor.index()];
+    let bytes = engine.source.data(tensor);
     let rows = engine.workspace.x.chunks_exact_mut(engine.spec.d_model);
     tokens.iter().zip(rows).try_for_each(|(&id, row)| {
         let start = id as usize * table.row_bytes;
@@ -64,8 +63,12 @@ fn embed(engine: &mut Engine, tokens: &[TokenId]) -> Result<(), EngineError> {
             .dequantizer
             .row(&bytes[start..start + table.row_bytes], row)?;
         row.iter_mut().for_each(|value| *value *= table.scale);
-        Ok(())
-    })
+        Ok::<(), EngineError>(())
+    })?;
+    // The system maps far more than a row at each touch; unreleased, the table would soon be in
+    // memory twice, packed and mapped.
+    engine.source.release(tensor);
+    Ok(())
 }
 
 /// Computes the rotations of every position below `end` that is still missing.

@@ -14,8 +14,8 @@ use super::{Engine, ExecutionPolicy, RoutePolicy};
 use crate::gguf::{Gguf, TensorInfo, Value};
 use crate::model::{self, LayerTensors, Model, ModelSpec, RopeSpec, TensorId};
 use emel_kernels::{
-    Arena, CacheType, Dequantizer, Kernels, LayerCache, PackJob, PackedMatrix, RopePairs,
-    RopeTable, WeightType, packed_bytes, rope_frequencies,
+    Arena, CacheError, CacheType, Dequantizer, Kernels, LayerCache, PackJob, PackedMatrix,
+    RopePairs, RopeTable, WeightType, packed_bytes, rope_frequencies,
 };
 use sml::sml;
 use std::num::NonZeroUsize;
@@ -291,12 +291,23 @@ fn rope_tables(spec: &ModelSpec, n_ctx: usize) -> Result<Vec<RopeTable>, EngineE
         .collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Empty caches of every layer.
+/// Empty caches of every layer, side by side.
 fn caches(spec: &ModelSpec, n_ctx: usize) -> Result<Memory, EngineError> {
-    let layers = spec.layers.iter().map(|layer| {
-        let (k, v) = (layer.head_dim_k, layer.head_dim_v);
-        LayerCache::allocate(layer.n_head_kv, k, v, n_ctx, CacheType::F16)
-    });
+    const TYPE: CacheType = CacheType::F16;
+    let shapes = || {
+        spec.layers
+            .iter()
+            .map(|l| (l.n_head_kv, l.head_dim_k, l.head_dim_v))
+    };
+    let bytes = shapes().map(|(n, k, v)| LayerCache::bytes_for(n, k, v, n_ctx, TYPE));
+    let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
+    let total = bytes
+        .into_iter()
+        .map(Arena::takes)
+        .fold(0, usize::saturating_add);
+    let mut arena = Arena::new(total).map_err(CacheError::from)?;
+    let layers =
+        shapes().map(|(n, k, v)| LayerCache::allocate_in(&mut arena, n, k, v, n_ctx, TYPE));
     Ok(Memory::new(layers.collect::<Result<Vec<_>, _>>()?, n_ctx))
 }
 
@@ -433,6 +444,7 @@ impl LoadStateMachineContext for Context<'_> {
             let words = source.data(tensor).as_chunks::<4>().0;
             let n_bytes = tensor.n_bytes;
             let vector = words.iter().map(|&word| f32::from_le_bytes(word)).collect();
+            source.release(tensor);
             load.found.vectors[index] = Some(vector);
             load.report(n_bytes);
             Ok(())

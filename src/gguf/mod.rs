@@ -205,8 +205,13 @@ impl Gguf {
     /// When `tensor` comes from another model, or `bytes` reach beyond it.
     pub fn release_part(&self, tensor: &TensorInfo, bytes: Range<usize>) {
         assert!(bytes.start <= bytes.end && bytes.end as u64 <= tensor.n_bytes);
-        let offset = tensor.offset as usize + bytes.start;
-        self.shards[tensor.shard].map.release(offset, bytes.len());
+        // A touch maps the whole of a large page-cache folio, which reaches beyond the tensor.
+        const FOLIO: usize = 2 << 20;
+        let map = &self.shards[tensor.shard].map;
+        let offset = tensor.offset as usize;
+        let start = (offset + bytes.start).saturating_sub(FOLIO);
+        let end = (offset + bytes.end + FOLIO).min(map.bytes().len());
+        map.release(start, end - start);
     }
 
     /// The file; of a split model, the first shard.

@@ -6,7 +6,7 @@ use super::BLOCK;
 use super::kernels::Row;
 use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
-use crate::memory::{AllocError, HugeBuffer};
+use crate::memory::{AllocError, Arena, HugeBuffer};
 use crate::simd::{Kernel, Simd};
 
 /// How cached keys and values are stored.
@@ -102,6 +102,56 @@ impl LayerCache {
         n_ctx: usize,
         ty: CacheType,
     ) -> Result<LayerCache, CacheError> {
+        let bytes = Self::bytes_for(n_kv_heads, head_dim_k, head_dim_v, n_ctx, ty)?;
+        let mut arena = Arena::new(Arena::takes(bytes))?;
+        Self::allocate_in(&mut arena, n_kv_heads, head_dim_k, head_dim_v, n_ctx, ty)
+    }
+
+    /// As [`LayerCache::allocate`], with memory from `arena`, of which it takes
+    /// [`Arena::takes`] of [`LayerCache::bytes_for`]: the layers of a model share huge pages.
+    ///
+    /// # Errors
+    ///
+    /// As [`LayerCache::allocate`]; memory is short when the arena is full.
+    pub fn allocate_in(
+        arena: &mut Arena,
+        n_kv_heads: usize,
+        head_dim_k: usize,
+        head_dim_v: usize,
+        n_ctx: usize,
+        ty: CacheType,
+    ) -> Result<LayerCache, CacheError> {
+        let bytes = Self::bytes_for(n_kv_heads, head_dim_k, head_dim_v, n_ctx, ty)?;
+        let k_len = head_dim_k * (BLOCK / 16);
+        let v_len = BLOCK * head_dim_v.div_ceil(16);
+        let layout = Layout {
+            k_len,
+            v_len,
+            v_start: n_kv_heads * k_len,
+            block_len: n_kv_heads * (k_len + v_len),
+        };
+        Ok(LayerCache {
+            data: arena.zeroed(bytes / size_of::<[u16; 16]>())?,
+            layout,
+            n_kv_heads,
+            head_dim_k,
+            head_dim_v,
+            n_blocks: n_ctx.div_ceil(BLOCK),
+        })
+    }
+
+    /// Bytes of a cache for at least `n_ctx` positions.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`]: a count of zero, or a size that no memory has.
+    pub fn bytes_for(
+        n_kv_heads: usize,
+        head_dim_k: usize,
+        head_dim_v: usize,
+        n_ctx: usize,
+        ty: CacheType,
+    ) -> Result<usize, CacheError> {
         if n_kv_heads == 0 || head_dim_k == 0 || head_dim_v == 0 {
             return Err(CacheError::Empty {
                 n_kv_heads,
@@ -110,7 +160,6 @@ impl LayerCache {
             });
         }
         let CacheType::F16 = ty;
-        let n_blocks = n_ctx.div_ceil(BLOCK);
         let product = |a: usize, b: usize| a.checked_mul(b).ok_or(AllocError { bytes: usize::MAX });
         let k_len = product(head_dim_k, BLOCK / 16)?;
         let v_len = product(BLOCK, head_dim_v.div_ceil(16))?;
@@ -118,20 +167,8 @@ impl LayerCache {
             .checked_add(v_len)
             .ok_or(AllocError { bytes: usize::MAX })?;
         let block_len = product(n_kv_heads, head_len)?;
-        let v_start = n_kv_heads * k_len;
-        Ok(LayerCache {
-            data: HugeBuffer::zeroed_on_huge_pages(product(block_len, n_blocks)?)?,
-            layout: Layout {
-                k_len,
-                v_len,
-                v_start,
-                block_len,
-            },
-            n_kv_heads,
-            head_dim_k,
-            head_dim_v,
-            n_blocks,
-        })
+        let len = product(block_len, n_ctx.div_ceil(BLOCK))?;
+        Ok(product(len, size_of::<[u16; 16]>())?)
     }
 
     /// How values are stored.

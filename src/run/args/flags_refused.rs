@@ -81,6 +81,13 @@ pub(super) const FLAGS: &[Flag] = &[
         "weights are always packed; results do not differ",
     ),
     refused(
+        "context-shift",
+        &[],
+        &[],
+        false,
+        "generation stops when the context is full; -c N makes it larger",
+    ),
+    refused(
         "swa-full",
         &[],
         &[],
