@@ -2,7 +2,7 @@
 
 use super::Engine;
 use super::error::{EngineError, finish};
-use super::matmul::{self, Buffers};
+use super::matmul;
 use emel_kernels::{RmsNormJob, ScaleJob, SoftcapJob, TileT1};
 use sml::sml;
 
@@ -69,10 +69,7 @@ impl HeadStateMachineContext for Context<'_> {
             matmul::multiply::<TileT1, 1>(
                 engine.kernels,
                 &mut engine.pools.forker(pool, &engine.execution),
-                Buffers {
-                    activations: &mut work.activations,
-                    scratch: &mut work.scratch,
-                },
+                &mut work.buffers,
                 &work.normed[..engine.spec.d_model],
                 1,
                 [(&engine.weights.output, &mut work.logits)],

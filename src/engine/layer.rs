@@ -8,7 +8,7 @@ use super::Engine;
 use super::error::{EngineError, finish};
 use super::fork::Forker;
 use super::forward::Pass;
-use super::matmul::{self, Buffers};
+use super::matmul;
 use super::weights::LayerWeights;
 use super::workspace::Workspace;
 use crate::model::{Activation, AttentionForm, LayerSpec};
@@ -196,10 +196,7 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             matmul::multiply::<P::Tile, 3>(
                 parts.kernels,
                 &mut parts.forker,
-                Buffers {
-                    activations: &mut work.activations,
-                    scratch: &mut work.scratch,
-                },
+                &mut work.buffers,
                 &work.normed[..n_residual],
                 n,
                 [
@@ -321,10 +318,7 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             matmul::multiply::<P::Tile, 1>(
                 parts.kernels,
                 &mut parts.forker,
-                Buffers {
-                    activations: &mut work.activations,
-                    scratch: &mut work.scratch,
-                },
+                &mut work.buffers,
                 &work.attended[..n * spec.o_dim()],
                 n,
                 [(&weights.wo, &mut work.projected[..n_residual])],
@@ -373,10 +367,7 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             matmul::multiply::<P::Tile, 2>(
                 parts.kernels,
                 &mut parts.forker,
-                Buffers {
-                    activations: &mut work.activations,
-                    scratch: &mut work.scratch,
-                },
+                &mut work.buffers,
                 &work.normed[..n_residual],
                 n,
                 [
@@ -415,10 +406,7 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             matmul::multiply::<P::Tile, 1>(
                 parts.kernels,
                 &mut parts.forker,
-                Buffers {
-                    activations: &mut work.activations,
-                    scratch: &mut work.scratch,
-                },
+                &mut work.buffers,
                 &work.gate[..n * spec.d_ff],
                 n,
                 [(&weights.w_down, &mut work.projected[..n_residual])],

@@ -35,12 +35,12 @@ sml! {
     }
 }
 
-/// Buffers that every product shares.
-pub(super) struct Buffers<'a> {
+/// Buffers that every product uses, one after another.
+pub(super) struct Buffers {
     /// Quantized activations.
-    pub activations: &'a mut Activations,
+    pub activations: Activations,
     /// The lanes' working memory.
-    pub scratch: &'a mut Scratch,
+    pub scratch: Scratch,
 }
 
 /// One product: a matrix, and the rows that receive it, `[tokens, matrix.rows()]`.
@@ -49,7 +49,7 @@ pub(super) type Product<'a> = (&'a PackedMatrix, &'a mut [f32]);
 struct Context<'a, 'f, T, const N: usize> {
     kernels: Kernels,
     forker: &'a mut Forker<'f>,
-    buffers: Buffers<'a>,
+    buffers: &'a mut Buffers,
     x: &'a [f32],
     n_tokens: usize,
     products: Option<[Product<'a>; N]>,
@@ -86,7 +86,7 @@ impl<T: Tile, const N: usize> Context<'_, '_, T, N> {
     }
 
     fn quantize(&mut self, kind: ActivationKind) -> Result<(), ()> {
-        let activations = &mut *self.buffers.activations;
+        let activations = &mut self.buffers.activations;
         let mut job = QuantizeJob::<T>::new(self.kernels, activations, kind, self.x, self.n_tokens);
         let result = self.forker.run(&mut job, self.x.len());
         self.check(result)
@@ -130,14 +130,10 @@ impl<T: Tile, const N: usize> MatmulStateMachineContext for Context<'_, '_, T, N
             .into_iter()
             .flatten()
             .try_for_each(|product| {
-                let buffers = Buffers {
-                    activations: self.buffers.activations,
-                    scratch: self.buffers.scratch,
-                };
                 multiply::<T, 1>(
                     self.kernels,
                     self.forker,
-                    buffers,
+                    self.buffers,
                     self.x,
                     self.n_tokens,
                     [product],
@@ -150,7 +146,7 @@ impl<T: Tile, const N: usize> MatmulStateMachineContext for Context<'_, '_, T, N
         let work = self.work();
         let k = self.x.len() / self.n_tokens;
         let view = ActivationView::f32(self.x, self.n_tokens, k);
-        let scratch = &mut *self.buffers.scratch;
+        let scratch = &mut self.buffers.scratch;
         let result = self.products.take().into_iter().try_for_each(|products| {
             multiply_all::<T, N>(self.forker, view, scratch, products, work)
         });
@@ -167,8 +163,11 @@ impl<T: Tile, const N: usize> MatmulStateMachineContext for Context<'_, '_, T, N
 
     fn multiply_quantized(&mut self) -> Result<(), ()> {
         let work = self.work();
-        let view = self.buffers.activations.view();
-        let scratch = &mut *self.buffers.scratch;
+        let Buffers {
+            activations,
+            scratch,
+        } = &mut *self.buffers;
+        let view = activations.view();
         let result = self.products.take().into_iter().try_for_each(|products| {
             multiply_all::<T, N>(self.forker, view, scratch, products, work)
         });
@@ -187,7 +186,7 @@ impl<T: Tile, const N: usize> MatmulStateMachineContext for Context<'_, '_, T, N
 pub(super) fn multiply<T: Tile, const N: usize>(
     kernels: Kernels,
     forker: &mut Forker<'_>,
-    buffers: Buffers<'_>,
+    buffers: &mut Buffers,
     x: &[f32],
     n_tokens: usize,
     products: [Product<'_>; N],

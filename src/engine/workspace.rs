@@ -1,6 +1,7 @@
 //! The buffers of a pass, allocated once for the largest batch.
 
 use super::error::EngineError;
+use super::matmul::Buffers;
 use crate::model::{LayerSpec, ModelSpec};
 use emel_kernels::{
     Activations, AllocError, AttentionShape, AttentionWorkspace, HugeBuffer, Scratch,
@@ -28,10 +29,8 @@ pub(super) struct Workspace {
     pub up: HugeBuffer<f32>,
     /// The logits of one token, `[n_vocab]`.
     pub logits: HugeBuffer<f32>,
-    /// Quantized activations of the product at hand.
-    pub activations: Activations,
-    /// The lanes' working memory for products.
-    pub scratch: Scratch,
+    /// What products work in.
+    pub buffers: Buffers,
     /// The lanes' working memory for attention.
     pub attention: AttentionWorkspace,
 }
@@ -74,8 +73,10 @@ impl Workspace {
                 gate: rows(widest(|layer| layer.d_ff))?,
                 up: rows(widest(|layer| layer.d_ff))?,
                 logits: HugeBuffer::zeroed(spec.n_vocab)?,
-                activations: Activations::new(n_ubatch, max_k)?,
-                scratch: Scratch::new(lanes, n_ubatch)?,
+                buffers: Buffers {
+                    activations: Activations::new(n_ubatch, max_k)?,
+                    scratch: Scratch::new(lanes, n_ubatch)?,
+                },
                 attention: AttentionWorkspace::allocate(shape)?,
             })
         };
