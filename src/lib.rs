@@ -5,7 +5,9 @@
 //! model, sampler and tokenizer, which use [`gguf`] and the kernels crate.
 #![deny(unsafe_code)]
 
+pub mod bench;
 pub mod chat;
+pub mod cli;
 pub mod engine;
 pub mod gguf;
 pub mod model;
@@ -13,3 +15,4 @@ pub mod oracle;
 pub mod run;
 pub mod sampling;
 pub mod tokenizer;
+pub mod trace;

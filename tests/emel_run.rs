@@ -6,7 +6,7 @@ mod common;
 use common::{SMOLLM2, emel_run, model, temporary};
 use emel::gguf::TensorType;
 use emel::model::testing::{TemporaryModel, TestModel};
-use emel::run::trace::Trace;
+use emel::trace::Trace;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;

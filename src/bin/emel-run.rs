@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use emel::cli::exit::Exit;
+use emel::cli::output::is_closed_pipe;
 use emel::run::args::{Parsed, parse};
-use emel::run::exit::Exit;
-use emel::run::output::is_closed_pipe;
 use emel::run::{session, show};
 
 fn main() {
@@ -18,7 +18,7 @@ fn main() {
             Err(error) if !error.is_closed_pipe() => fail(&error, error.exit()),
             _ => Exit::Done,
         },
-        Err(error) => fail(&error, Exit::from(&error)),
+        Err(error) => fail(&error, Exit::Usage),
     };
     std::process::exit(exit.code());
 }

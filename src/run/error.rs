@@ -1,11 +1,11 @@
 //! Why a run failed. Every message says what went wrong, where, and what to do.
 
-use super::exit::Exit;
-use super::output::{OutputError, is_closed_pipe};
 use super::prompt::PromptError;
 use super::sink::SinkError;
 use super::tokenize::TokenizeError;
 use crate::chat::ChatError;
+use crate::cli::exit::Exit;
+use crate::cli::output::{OutputError, is_closed_pipe};
 use crate::engine::EngineError;
 use crate::sampling::ConfigError;
 use crate::tokenizer::TokenizerError;

@@ -2,20 +2,15 @@
 //! prints; what it prints is decided and formatted here.
 //!
 //! [`session`] is a whole run: it loads the model and completes a text or, with [`chat`], holds a
-//! conversation, [`reply`] by reply. [`args`] says what is wanted and [`prompt`] reads the texts it names. Generated text passes
-//! [`stop`] and leaves through [`sink`]; tokens are recorded by [`trace`] and [`checksum`].
-//! [`progress`] and [`timings`] go to standard error. [`output`] is how any file is written.
+//! conversation, [`reply`] by reply. [`args`] says what is wanted and [`prompt`] reads the texts it
+//! names. Generated text passes [`stop`] and leaves through [`sink`]; tokens are recorded by
+//! [`crate::trace`], and [`timings`] go to standard error.
 
 pub mod args;
 pub mod chat;
-pub mod checksum;
 pub mod error;
 pub mod escape;
-pub mod exit;
-pub mod interrupt;
 pub mod locate;
-pub mod output;
-pub mod progress;
 pub mod prompt;
 pub mod reply;
 pub mod session;
@@ -23,7 +18,6 @@ pub mod sink;
 pub mod stop;
 pub mod timings;
 pub mod tokenize;
-pub mod trace;
 
 use std::io::{self, Write};
 

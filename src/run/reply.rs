@@ -4,20 +4,20 @@ use std::io::Write;
 use std::time::Instant;
 
 use super::args::{Predict, RunConfig};
-use super::checksum::Checksums;
 use super::error::RunError;
-use super::interrupt::Interrupt;
-use super::progress::{PATIENCE, Progress, Unit};
 use super::sink::{TextSink, Written};
 use super::stop::StopMatcher;
 use super::timings::Timings;
-use super::trace::{TraceHeader, TraceWriter};
+use crate::cli::interrupt::Interrupt;
+use crate::cli::progress::{PATIENCE, Progress, Unit};
 use crate::engine::{
     EngineError, Generator, Halt, Limits, Output, Prompt, Selected, Session, Step, Stepped,
     StopReason,
 };
 use crate::sampling::top_n_into;
 use crate::tokenizer::{TokenId, Tokenizer};
+use crate::trace::checksum::Checksums;
+use crate::trace::{TraceHeader, TraceWriter};
 
 /// What a reply needs besides its prompt, and what it adds to.
 pub struct Replier<'a, W> {

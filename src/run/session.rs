@@ -8,23 +8,24 @@ use std::time::Instant;
 
 use super::args::{RunConfig, Source, Switch, TemplateSource};
 use super::chat;
-use super::checksum::Checksums;
 use super::error::RunError;
-use super::interrupt::Interrupt;
-use super::locate::{quickstart_model, sha256_files};
-use super::output::AtomicFile;
-use super::progress::{PATIENCE, Progress, Step, Unit};
+use super::locate::quickstart_model;
 use super::prompt::read_source;
 use super::reply::{self, Replier};
 use super::sink::TextSink;
 use super::timings::Timings;
 use super::tokenize::{self, write_pieces};
-use super::trace::TraceHeader;
+use crate::cli::digest::sha256_files;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::output::AtomicFile;
+use crate::cli::progress::{PATIENCE, Progress, Step, Unit};
 use crate::engine::{
     Engine, ExecutionPolicy, Generator, LoadOptions, LoadPhase, RoutePolicy, Session, StopReason,
 };
 use crate::sampling::{DryBreakers, Sampler, SamplerConfig};
 use crate::tokenizer::{EncodeOptions, Tokenizer};
+use crate::trace::TraceHeader;
+use crate::trace::checksum::Checksums;
 
 /// Name of the arithmetic that every trace of this engine states: equal names mean equal bits.
 pub const NUMERICS: &str = "emel-1";

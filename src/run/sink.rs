@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::checksum::Checksums;
-use super::output::{AtomicFile, OutputError, is_closed_pipe};
+use crate::cli::output::{AtomicFile, OutputError, is_closed_pipe};
+use crate::trace::checksum::Checksums;
 
 /// What writing text came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,6 +16,7 @@
 //! order; then why it ended. Logits are written with as many digits as their bits need, so
 //! that reading gives the same bits. Readers ignore header keys that they do not know.
 
+pub mod checksum;
 mod read;
 mod write;
 

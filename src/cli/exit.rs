@@ -1,8 +1,6 @@
 //! How the program ends; decided here and nowhere else.
 
-use super::args::UsageError;
-
-/// The exit codes of `emel-run`.
+/// The exit codes that all programs share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Done. A reader of standard output that went away is no failure.
@@ -25,12 +23,6 @@ impl Exit {
             Exit::Usage => 2,
             Exit::Interrupted => 130,
         }
-    }
-}
-
-impl From<&UsageError> for Exit {
-    fn from(_: &UsageError) -> Self {
-        Exit::Usage
     }
 }
 

@@ -1,0 +1,28 @@
+//! Why a command of `emel-bench` failed. Every message says what, where, and what to do.
+
+use crate::cli::exit::Exit;
+use crate::cli::output::OutputError;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// A file that cannot be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// Standard input or output.
+    #[error("standard streams: {0}")]
+    Streams(#[source] std::io::Error),
+    /// The command line asks for what cannot be.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl BenchError {
+    /// The exit code that this error ends the program with.
+    pub fn exit(&self) -> Exit {
+        match self {
+            BenchError::Usage(_) => Exit::Usage,
+            _ => Exit::Failed,
+        }
+    }
+}

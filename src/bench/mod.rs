@@ -1,0 +1,10 @@
+//! The ruler behind `emel-bench`: runs pinned workloads on EMEL and on other engines side by side
+//! and writes what it measured as records that programs can trust.
+//!
+//! An engine is a *backend*: a program that speaks [`protocol`] on its standard streams, so that no
+//! two engines share a process. EMEL's own is this program's `worker` command.
+
+pub mod error;
+pub mod protocol;
+
+pub use error::BenchError;

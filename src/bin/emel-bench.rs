@@ -1,0 +1,31 @@
+//! `emel-bench`: measures EMEL and other engines side by side.
+
+use clap::{Parser, Subcommand};
+use emel::bench::BenchError;
+use emel::cli::exit::Exit;
+
+/// Measures EMEL and other engines side by side.
+#[derive(Parser)]
+#[command(name = "emel-bench", version, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {}
+
+fn main() {
+    let exit = match run(Arguments::parse().command) {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            eprintln!("error: {error}");
+            error.exit()
+        }
+    };
+    std::process::exit(exit.code());
+}
+
+fn run(command: Command) -> Result<(), BenchError> {
+    match command {}
+}

@@ -1,0 +1,9 @@
+//! What the three programs share at their edge: how they end ([`exit`]), hear signals
+//! ([`interrupt`]), write files ([`output`]), show progress ([`progress`]) and name a file by its
+//! [`digest`].
+
+pub mod digest;
+pub mod exit;
+pub mod interrupt;
+pub mod output;
+pub mod progress;
