@@ -1,5 +1,6 @@
 //! Why a command of `emel-bench` failed. Every message says what, where, and what to do.
 
+use super::workload::WorkloadError;
 use crate::cli::exit::Exit;
 use crate::cli::output::OutputError;
 
@@ -9,6 +10,9 @@ pub enum BenchError {
     /// A file that cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
+    /// A workload, model or prompt.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
     /// Standard input or output.
     #[error("standard streams: {0}")]
     Streams(#[source] std::io::Error),
