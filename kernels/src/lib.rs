@@ -38,8 +38,8 @@ pub use format::{
 pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, Patience, parallel, serial};
 pub use level::{Kernels, Level, ParseLevelError};
 pub use matmul::{
-    MatmulJob, MatmulPart, PackError, PackJob, PackedMatrix, Scratch, Tile, TileT1, TileT4, TileT8,
-    TileWide, packed_bytes,
+    MatmulJob, MatmulPart, PackError, PackJob, PackedMatrix, Scratch, Tile, TileKind, TileT1,
+    TileT4, TileT8, TileWide, packed_bytes,
 };
 pub use memory::{AllocError, Arena, HugeBuffer};
 pub use norm::{

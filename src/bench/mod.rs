@@ -4,8 +4,10 @@
 //! An engine is a *backend*: a program that speaks [`protocol`] on its standard streams, so that no
 //! two engines share a process. EMEL's own is this program's `worker` command.
 
+pub mod backend;
 pub mod error;
 pub mod protocol;
 pub mod workload;
+pub mod worker;
 
 pub use error::BenchError;

@@ -26,6 +26,19 @@ pub enum Request {
     Barrier(Barrier),
 }
 
+impl Request {
+    /// The request's `op`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Request::Load(_) => "load",
+            Request::Run(_) => "run",
+            Request::PrepareKernel(_) => "prepare_kernel",
+            Request::RunKernel(_) => "run_kernel",
+            Request::Barrier(_) => "barrier",
+        }
+    }
+}
+
 /// Load a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Load {

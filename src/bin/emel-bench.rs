@@ -1,7 +1,7 @@
 //! `emel-bench`: measures EMEL and other engines side by side.
 
 use clap::{Parser, Subcommand};
-use emel::bench::BenchError;
+use emel::bench::{BenchError, worker};
 use emel::cli::exit::Exit;
 
 /// Measures EMEL and other engines side by side.
@@ -13,7 +13,11 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// EMEL as a backend: answers requests on the standard streams.
+    #[command(hide = true)]
+    Worker,
+}
 
 fn main() {
     let exit = match run(Arguments::parse().command) {
@@ -27,5 +31,7 @@ fn main() {
 }
 
 fn run(command: Command) -> Result<(), BenchError> {
-    match command {}
+    match command {
+        Command::Worker => worker::run(),
+    }
 }

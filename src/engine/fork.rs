@@ -4,6 +4,7 @@
 //! machine reaches `joined` only when every lane has come back. A lane that cannot be reached or
 //! that died leads to `failed`, and the outputs of the job are not to be used.
 
+use super::counters::ForkCounts;
 use super::error::{EngineError, finish};
 use emel_kernels::{Job, LaneError, Lanes, parallel, serial};
 use sml::sml;
@@ -36,12 +37,15 @@ sml! {
 pub(super) struct Forker<'a> {
     /// The pool.
     pub lanes: &'a mut Lanes,
+    /// Counts the jobs.
+    pub counts: &'a mut ForkCounts,
     /// Work below which a job stays on the caller's lane.
     pub min_work: usize,
 }
 
 struct Context<'a, J> {
     lanes: &'a mut Lanes,
+    counts: &'a mut ForkCounts,
     min_work: usize,
     job: &'a mut J,
     failure: &'a mut Option<LaneError>,
@@ -57,11 +61,13 @@ impl<J: Job> ForkStateMachineContext for Context<'_, J> {
     }
 
     fn run_serial(&mut self, _: &Submit) -> Result<(), ()> {
+        self.counts.serial += 1;
         serial(self.job);
         Ok(())
     }
 
     fn run_parallel(&mut self, _: &Submit) -> Result<(), ()> {
+        self.counts.parallel += 1;
         *self.failure = parallel(self.lanes, self.job).err();
         Ok(())
     }
@@ -80,6 +86,7 @@ impl Forker<'_> {
         let mut failure = None;
         let context = Context {
             lanes: self.lanes,
+            counts: self.counts,
             min_work: self.min_work,
             job,
             failure: &mut failure,

@@ -46,6 +46,7 @@
 
 use super::error::EngineError;
 use super::forward::{self, Scalar};
+use super::observer::Event;
 use super::prefill::{self, RouteCounts};
 use super::session::{Selected, Session};
 use crate::tokenizer::TokenId;
@@ -87,6 +88,8 @@ pub struct Prefilled {
     pub computed: usize,
     /// Which routes they took.
     pub routes: RouteCounts,
+    /// False when the session's observer did not want the rest: no token can be generated then.
+    pub whole: bool,
 }
 
 /// What a step yielded: a token, a reason to stop, or both (the token that ended generation).
@@ -158,12 +161,13 @@ sml! {
         "idle"_s + event<Prompt<'a>> [!lost && empty] / refuse_empty,
         "idle"_s + event<Prompt<'a>> [!lost && !empty && too_long] / refuse_long,
         "idle"_s + event<Prompt<'a>> [!lost && !empty && !too_long && foreign] / refuse_foreign,
-        "idle"_s + event<Prompt<'a>> [!lost && !empty && !too_long && !foreign] / prefill
-            = "prefilling"_s,
+        "idle"_s + event<Prompt<'a>> [!lost && !empty && !too_long && !foreign]
+            / (prefill, eval [read_whole] / project) = "prefilling"_s,
         "idle"_s + unexpected_event<_> / ignore,
 
         "prefilling"_s + completion<_> [failed] = "failed"_s,
-        "prefilling"_s + completion<_> [!failed] = "prefilled"_s,
+        "prefilling"_s + completion<_> [!failed && cut] / report_cut = "finished"_s,
+        "prefilling"_s + completion<_> [!failed && !cut] = "prefilled"_s,
         "prefilling"_s + unexpected_event<_> / ignore,
 
         "prefilled"_s + event<Step<'a>> [at_limit] / stop_at_limit = "finished"_s,
@@ -188,8 +192,8 @@ sml! {
         "finished"_s + event<Prompt<'a>> [empty] / refuse_empty,
         "finished"_s + event<Prompt<'a>> [!empty && too_long] / refuse_long,
         "finished"_s + event<Prompt<'a>> [!empty && !too_long && foreign] / refuse_foreign,
-        "finished"_s + event<Prompt<'a>> [!empty && !too_long && !foreign] / prefill
-            = "prefilling"_s,
+        "finished"_s + event<Prompt<'a>> [!empty && !too_long && !foreign]
+            / (prefill, eval [read_whole] / project) = "prefilling"_s,
         "finished"_s + unexpected_event<_> / ignore,
 
         "failed"_s + unexpected_event<_> / ignore,
@@ -202,6 +206,15 @@ struct Driver<'s>(&'s Session);
 impl GenerateStateMachineContext for Driver<'_> {
     fn intact(&self, _: &Step<'_>) -> Result<bool, ()> {
         Ok(!self.0.borrow().broken)
+    }
+
+    fn read_whole(&self, _: &Prompt<'_>) -> Result<bool, ()> {
+        let state = self.0.borrow();
+        Ok(!state.broken && !state.cut)
+    }
+
+    fn cut(&self) -> Result<bool, ()> {
+        Ok(self.0.borrow().cut)
     }
 
     fn ended_here(&self, _: &Step<'_>) -> Result<bool, ()> {
@@ -275,25 +288,45 @@ impl GenerateStateMachineContext for Driver<'_> {
     }
 
     fn prefill(&mut self, prompt: &Prompt<'_>) -> Result<(), ()> {
-        let mut state = self.0.borrow_mut();
+        let state = &mut *self.0.borrow_mut();
         let reused = state.begin(prompt.tokens);
         let rest = &prompt.tokens[reused..];
+        let tokens = rest.len();
+        state.observer.event(Event::PromptBegins { reused, tokens });
         let mut routes = RouteCounts::default();
-        let pool = state.engine.pools.batch;
-        let result = prefill::run(&mut state.engine, rest, &mut routes)
-            .and_then(|()| forward::logits(&mut state.engine, pool))
-            .map(|()| Prefilled {
-                reused,
-                computed: rest.len(),
-                routes,
-            });
+        let result = prefill::run(&mut state.engine, rest, &mut routes, &*state.observer);
         state.broken = result.is_err();
-        prompt.output.put(result);
+        state.cut = result.as_ref().is_ok_and(|whole| !whole);
+        prompt.output.put(result.map(|whole| Prefilled {
+            reused,
+            computed: routes.tokens.iter().sum::<u64>() as usize,
+            routes,
+            whole,
+        }));
+        Ok(())
+    }
+
+    fn project(&mut self, prompt: &Prompt<'_>) -> Result<(), ()> {
+        let state = &mut *self.0.borrow_mut();
+        let pool = state.engine.pools.batch;
+        let result = forward::logits(&mut state.engine, pool);
+        state.observer.event(Event::PromptEnds);
+        state.broken = result.is_err();
+        result
+            .err()
+            .into_iter()
+            .for_each(|error| prompt.output.put(Err(error)));
+        Ok(())
+    }
+
+    fn report_cut(&mut self) -> Result<(), ()> {
+        self.0.borrow().observer.event(Event::PromptCut);
         Ok(())
     }
 
     fn decode(&mut self, step: &Step<'_>) -> Result<(), ()> {
-        let mut state = self.0.borrow_mut();
+        let state = &mut *self.0.borrow_mut();
+        state.observer.event(Event::StepBegins);
         let pending = [state.pending()];
         let pool = state.engine.pools.decode;
         let result = forward::pass::<Scalar>(&mut state.engine, &pending, pool)

@@ -7,6 +7,7 @@
 
 use super::error::EngineError;
 use super::memory::Memory;
+use super::observer::{Event, Observer};
 use super::pools::Pools;
 use super::weights::{Embedding, LayerWeights, Weights};
 use super::workspace::Workspace;
@@ -45,26 +46,6 @@ impl LoadOptions {
             overrides: Vec::new(),
         }
     }
-}
-
-/// A stage of loading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoadPhase {
-    /// The container's header, metadata and tensor directory.
-    Parse,
-    /// Weights, in bytes of the file.
-    Pack,
-}
-
-/// Hears how far a load has come.
-pub trait Progress {
-    /// `done` of `total` bytes of the phase are through.
-    fn advance(&mut self, phase: LoadPhase, done: u64, total: u64);
-}
-
-/// Hears nothing.
-impl Progress for () {
-    fn advance(&mut self, _: LoadPhase, _: u64, _: u64) {}
 }
 
 /// Starts the load that the context describes.
@@ -135,7 +116,7 @@ struct Found {
 struct Context<'a> {
     path: &'a Path,
     options: &'a LoadOptions,
-    progress: &'a mut dyn Progress,
+    observer: &'a dyn Observer,
     found: Found,
     outcome: &'a mut Option<Result<Engine, EngineError>>,
 }
@@ -149,11 +130,10 @@ impl Context<'_> {
     /// Says how much is packed.
     fn report(&mut self, tensor_bytes: u64) {
         self.found.bytes_done += tensor_bytes;
-        self.progress.advance(
-            LoadPhase::Pack,
-            self.found.bytes_done,
-            self.found.bytes_total,
-        );
+        self.observer.event(Event::Packing {
+            done: self.found.bytes_done,
+            total: self.found.bytes_total,
+        });
     }
 }
 
@@ -350,8 +330,6 @@ impl LoadStateMachineContext for Context<'_> {
     fn parse(&mut self, _: &Open) -> Result<(), ()> {
         self.act(|load| {
             let source = Gguf::open_with(load.path, &load.options.overrides)?;
-            let bytes = source.file_bytes();
-            load.progress.advance(LoadPhase::Parse, bytes, bytes);
             load.found.source = Some(source);
             Ok(())
         })
@@ -360,6 +338,7 @@ impl LoadStateMachineContext for Context<'_> {
     fn bind(&mut self) -> Result<(), ()> {
         self.act(|load| {
             load.found.model = Some(model::bind(load.found.source()?)?);
+            load.observer.event(Event::Bound);
             Ok(())
         })
     }
@@ -432,6 +411,7 @@ impl LoadStateMachineContext for Context<'_> {
             let bytes_total = used.map(|id| tensors[id.index()].n_bytes).sum();
             load.found.bytes_total = bytes_total;
             load.found.queue = queue;
+            load.report(0);
             Ok(())
         })
     }
@@ -494,6 +474,7 @@ impl LoadStateMachineContext for Context<'_> {
                 output: load.found.matrix(tensors.output)?,
             });
             load.found.model = Some(model);
+            load.observer.event(Event::Packed);
             Ok(())
         })
     }
@@ -534,6 +515,7 @@ impl LoadStateMachineContext for Context<'_> {
                 pools,
             };
             *load.outcome = Some(Ok(engine));
+            load.observer.event(Event::Ready);
             Ok(())
         })
     }
@@ -549,24 +531,25 @@ impl Engine {
     /// # Errors
     /// What is wrong with the file, the options or the machine.
     pub fn load(path: &Path, options: &LoadOptions) -> Result<Engine, EngineError> {
-        Engine::load_with(path, options, &mut ())
+        Engine::load_with(path, options, &())
     }
 
-    /// As [`load`](Self::load), telling `progress` how far it has come.
+    /// As [`load`](Self::load), watched by `observer`.
     ///
     /// # Errors
     /// As [`load`](Self::load).
     pub fn load_with(
         path: &Path,
         options: &LoadOptions,
-        progress: &mut dyn Progress,
+        observer: &dyn Observer,
     ) -> Result<Engine, EngineError> {
+        observer.event(Event::LoadBegins);
         let mut outcome = None;
         let found = Found::default();
         let context = Context {
             path,
             options,
-            progress,
+            observer,
             found,
             outcome: &mut outcome,
         };

@@ -4,6 +4,7 @@
 //! fork machine decides whether that runs on one lane or on all. A group of several kinds falls
 //! apart into products of one matrix each.
 
+use super::counters::ProductCounts;
 use super::error::{EngineError, finish};
 use super::fork::Forker;
 use emel_kernels::{
@@ -41,6 +42,8 @@ pub(super) struct Buffers {
     pub activations: Activations,
     /// The lanes' working memory.
     pub scratch: Scratch,
+    /// Products by weight type and tile.
+    pub counts: ProductCounts,
 }
 
 /// One product: a matrix, and the rows that receive it, `[tokens, matrix.rows()]`.
@@ -98,9 +101,13 @@ fn multiply_all<T: Tile, const N: usize>(
     forker: &mut Forker<'_>,
     view: ActivationView<'_>,
     scratch: &mut Scratch,
+    counts: &mut ProductCounts,
     products: [Product<'_>; N],
     work: usize,
 ) -> Result<(), EngineError> {
+    products
+        .iter()
+        .for_each(|(matrix, _)| counts.add(matrix.ty(), T::KIND));
     let parts = products.map(|(matrix, out)| MatmulPart::new(matrix, view, out));
     forker.run(&mut MatmulJob::<T>::new(parts, scratch), work)
 }
@@ -146,9 +153,11 @@ impl<T: Tile, const N: usize> MatmulStateMachineContext for Context<'_, '_, T, N
         let work = self.work();
         let k = self.x.len() / self.n_tokens;
         let view = ActivationView::f32(self.x, self.n_tokens, k);
-        let scratch = &mut self.buffers.scratch;
+        let Buffers {
+            scratch, counts, ..
+        } = &mut *self.buffers;
         let result = self.products.take().into_iter().try_for_each(|products| {
-            multiply_all::<T, N>(self.forker, view, scratch, products, work)
+            multiply_all::<T, N>(self.forker, view, scratch, counts, products, work)
         });
         self.check(result)
     }
@@ -166,10 +175,11 @@ impl<T: Tile, const N: usize> MatmulStateMachineContext for Context<'_, '_, T, N
         let Buffers {
             activations,
             scratch,
+            counts,
         } = &mut *self.buffers;
         let view = activations.view();
         let result = self.products.take().into_iter().try_for_each(|products| {
-            multiply_all::<T, N>(self.forker, view, scratch, products, work)
+            multiply_all::<T, N>(self.forker, view, scratch, counts, products, work)
         });
         self.check(result)
     }

@@ -5,6 +5,7 @@
 //! layer machine the form of each layer, the matmul machine the activations' quantization, and
 //! the fork machine one lane or all. docs/machines.md draws them.
 
+mod counters;
 mod error;
 mod fork;
 mod forward;
@@ -14,6 +15,7 @@ mod layer;
 mod loader;
 mod matmul;
 mod memory;
+mod observer;
 mod policy;
 mod pools;
 mod prefill;
@@ -21,9 +23,11 @@ mod session;
 mod weights;
 mod workspace;
 
+pub use counters::Counters;
 pub use error::EngineError;
 pub use generator::{Generator, Halt, Output, Prefilled, Prompt, Step, Stepped, StopReason};
-pub use loader::{LoadOptions, LoadPhase, Progress};
+pub use loader::LoadOptions;
+pub use observer::{Event, Observer};
 pub use policy::{ExecutionPolicy, Route, RoutePolicy, UnknownRoute};
 pub use prefill::RouteCounts;
 pub use session::{Limits, Selected, Session};
@@ -81,6 +85,14 @@ impl Engine {
         self.memory.bytes()
     }
 
+    /// What has run since the engine was loaded.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            products: self.workspace.buffers.counts,
+            forks: self.pools.counts,
+        }
+    }
+
     /// The logits of the last token, `[n_vocab]`.
     pub fn logits(&self) -> &[f32] {
         &self.workspace.logits
@@ -94,6 +106,11 @@ impl Engine {
     /// True when no further token fits.
     pub fn is_full(&self) -> bool {
         self.memory.n_past() >= self.memory.n_ctx()
+    }
+
+    /// Forgets every cached token.
+    fn forget(&mut self) {
+        self.memory.truncate(0);
     }
 
     /// Drops what is cached beyond the longest beginning that `prompt` shares, its last token

@@ -1,5 +1,6 @@
 //! The worker lanes of an engine: one pool for decode and prompt, or one for each.
 
+use super::counters::ForkCounts;
 use super::error::EngineError;
 use super::fork::Forker;
 use super::policy::ExecutionPolicy;
@@ -13,6 +14,8 @@ pub(super) struct Pools {
     pub decode: usize,
     /// Which of them runs prompts.
     pub batch: usize,
+    /// What they have run.
+    pub counts: ForkCounts,
 }
 
 impl Pools {
@@ -32,6 +35,7 @@ impl Pools {
             lanes,
             decode: 0,
             batch,
+            counts: ForkCounts::default(),
         })
     }
 
@@ -44,6 +48,7 @@ impl Pools {
     pub fn forker(&mut self, pool: usize, policy: &ExecutionPolicy) -> Forker<'_> {
         Forker {
             lanes: &mut self.lanes[pool],
+            counts: &mut self.counts,
             min_work: policy.fork_min_work,
         }
     }

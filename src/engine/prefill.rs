@@ -6,6 +6,7 @@
 
 use super::error::{EngineError, finish};
 use super::forward::{self, Chunk4, Chunk8, Pass, Scalar, Wide};
+use super::observer::{Event, Observer};
 use super::{Engine, Route, RoutePolicy};
 use crate::tokenizer::TokenId;
 use sml::sml;
@@ -21,12 +22,14 @@ sml! {
 
         "planning"_s + completion<_> [failed] = "failed"_s,
         "planning"_s + completion<_> [!failed && none_left] = "done"_s,
-        "planning"_s + completion<_> [!failed && !none_left && wide_pays] / run_wide = "wide"_s,
-        "planning"_s + completion<_> [!failed && !none_left && !wide_pays && eight_fit]
-            / run_chunk8 = "chunk8"_s,
-        "planning"_s + completion<_> [!failed && !none_left && !wide_pays && !eight_fit && four_fit]
+        "planning"_s + completion<_> [!failed && !none_left && unwanted] = "cut"_s,
+        "planning"_s + completion<_> [!failed && !none_left && !unwanted] = "choosing"_s,
+
+        "choosing"_s + completion<_> [wide_pays] / run_wide = "wide"_s,
+        "choosing"_s + completion<_> [!wide_pays && eight_fit] / run_chunk8 = "chunk8"_s,
+        "choosing"_s + completion<_> [!wide_pays && !eight_fit && four_fit]
             / run_chunk4 = "chunk4"_s,
-        "planning"_s + completion<_> [!failed && !none_left && !wide_pays && !eight_fit && !four_fit]
+        "choosing"_s + completion<_> [!wide_pays && !eight_fit && !four_fit]
             / run_scalar = "scalar"_s,
 
         "wide"_s + completion<_> = "planning"_s,
@@ -35,11 +38,13 @@ sml! {
         "scalar"_s + completion<_> = "planning"_s,
 
         "planning"_s + unexpected_event<_> / ignore,
+        "choosing"_s + unexpected_event<_> / ignore,
         "wide"_s + unexpected_event<_> / ignore,
         "chunk8"_s + unexpected_event<_> / ignore,
         "chunk4"_s + unexpected_event<_> / ignore,
         "scalar"_s + unexpected_event<_> / ignore,
         "done"_s + unexpected_event<_> / ignore,
+        "cut"_s + unexpected_event<_> / ignore,
         "failed"_s + unexpected_event<_> / ignore,
     }
 }
@@ -65,6 +70,7 @@ struct Context<'a> {
     left: &'a [TokenId],
     policy: RoutePolicy,
     counts: &'a mut RouteCounts,
+    observer: &'a dyn Observer,
     failure: &'a mut Option<EngineError>,
 }
 
@@ -75,6 +81,10 @@ impl Context<'_> {
         let pool = self.engine.pools.batch;
         *self.failure = forward::pass::<P>(self.engine, batch, pool).err();
         self.counts.add(P::ROUTE, count);
+        self.observer.event(Event::Passed {
+            route: P::ROUTE,
+            tokens: count,
+        });
         self.left = rest;
     }
 
@@ -90,6 +100,10 @@ impl PrefillRouteStateMachineContext for Context<'_> {
 
     fn none_left(&self) -> Result<bool, ()> {
         Ok(self.left.is_empty())
+    }
+
+    fn unwanted(&self) -> Result<bool, ()> {
+        Ok(self.observer.wants_end())
     }
 
     fn wide_pays(&self) -> Result<bool, ()> {
@@ -130,7 +144,8 @@ impl PrefillRouteStateMachineContext for Context<'_> {
 }
 
 /// Passes `tokens` through the model at the positions after those in the cache, on the routes
-/// that the engine's policy asks for, and adds what ran to `counts`.
+/// that the engine's policy asks for, and adds what ran to `counts`. Between passes `observer` may
+/// end it; false then.
 ///
 /// # Errors
 /// What a pass failed with; the passes before it stand in the cache.
@@ -138,7 +153,8 @@ pub(super) fn run(
     engine: &mut Engine,
     tokens: &[TokenId],
     counts: &mut RouteCounts,
-) -> Result<(), EngineError> {
+    observer: &dyn Observer,
+) -> Result<bool, EngineError> {
     let policy = engine.routes;
     let mut failure = None;
     let context = Context {
@@ -146,10 +162,12 @@ pub(super) fn run(
         left: tokens,
         policy,
         counts,
+        observer,
         failure: &mut failure,
     };
     let mut machine = PrefillRouteStateMachine::new(context);
     let _ = machine.process_event(Prefill);
     let done = machine.is(&PrefillRouteStates::Done);
-    finish(done, failure)
+    let cut = machine.is(&PrefillRouteStates::Cut);
+    finish(done || cut, failure).map(|()| done)
 }

@@ -3,6 +3,7 @@
 
 use super::Engine;
 use super::error::EngineError;
+use super::observer::{Event, Observer};
 use crate::sampling::Sampler;
 use crate::tokenizer::TokenId;
 use std::cell::{Ref, RefCell, RefMut};
@@ -34,7 +35,10 @@ pub struct Session {
 
 pub(super) struct State {
     pub engine: Engine,
+    pub observer: Box<dyn Observer>,
     pub broken: bool,
+    /// The observer did not want the rest of the prompt.
+    pub cut: bool,
     sampler: Sampler,
     limits: Limits,
     generated: usize,
@@ -47,7 +51,9 @@ impl Session {
     pub fn new(engine: Engine, sampler: Sampler, limits: Limits) -> Self {
         let state = State {
             engine,
+            observer: Box::new(()),
             broken: false,
+            cut: false,
             sampler,
             limits,
             generated: 0,
@@ -57,6 +63,17 @@ impl Session {
         Self {
             state: RefCell::new(state),
         }
+    }
+
+    /// The same, watched by `observer`.
+    pub fn observed_by(self, observer: impl Observer + 'static) -> Self {
+        self.state.borrow_mut().observer = Box::new(observer);
+        self
+    }
+
+    /// Forgets every token in the cache: the next prompt is computed from its first token on.
+    pub fn forget(&self) {
+        self.state.borrow_mut().engine.forget();
     }
 
     /// The logits from which the latest token was selected, `[n_vocab]`.
@@ -122,10 +139,12 @@ impl State {
     /// [`EngineError::Sample`] when the logits hold a NaN.
     pub fn select(&mut self) -> Result<Selected, EngineError> {
         self.at_end = false;
+        self.observer.event(Event::Selecting);
         let choice = self.sampler.sample(self.engine.logits());
         self.broken = choice.is_err();
         let choice = choice.map_err(EngineError::Sample)?;
         self.sampler.accept(choice.id);
+        self.observer.event(Event::Selected { id: choice.id });
         let token = Selected {
             index: self.generated,
             id: choice.id,

@@ -1,5 +1,6 @@
 //! The buffers of a pass, allocated once for the largest batch.
 
+use super::counters::ProductCounts;
 use super::error::EngineError;
 use super::matmul::Buffers;
 use crate::model::{LayerSpec, ModelSpec};
@@ -76,6 +77,7 @@ impl Workspace {
                 buffers: Buffers {
                     activations: Activations::new(n_ubatch, max_k)?,
                     scratch: Scratch::new(lanes, n_ubatch)?,
+                    counts: ProductCounts::default(),
                 },
                 attention: AttentionWorkspace::allocate(shape)?,
             })

@@ -12,6 +12,7 @@ pub mod error;
 pub mod escape;
 pub mod locate;
 pub mod prompt;
+pub mod reading;
 pub mod reply;
 pub mod session;
 pub mod sink;

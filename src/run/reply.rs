@@ -9,7 +9,6 @@ use super::sink::{TextSink, Written};
 use super::stop::StopMatcher;
 use super::timings::Timings;
 use crate::cli::interrupt::Interrupt;
-use crate::cli::progress::{PATIENCE, Progress, Unit};
 use crate::engine::{
     EngineError, Generator, Halt, Limits, Output, Prompt, Selected, Session, Step, Stepped,
     StopReason,
@@ -135,35 +134,18 @@ impl<W: Write> Replier<'_, W> {
         })
     }
 
-    /// Passes the prompt through the model, a physical batch at a time, so that Ctrl-C is heard
-    /// and a bar can move; false when the user has ended it. What one piece leaves in the cache
-    /// the next one finds there, and the bits are those of the whole.
+    /// Passes the prompt through the model; false when the user has ended it.
     fn prefill(&mut self, prompt: &[TokenId]) -> Result<bool, RunError> {
-        let progress = Progress::for_stderr(self.config.simple_io, self.config.verbosity);
-        let bar = progress.step("prompt", Unit::Tokens, prompt.len() as u64, PATIENCE);
         let begun = Instant::now();
-        let piece = self.config.n_ubatch.max(1) as usize;
-        // A prompt that does not fit is refused whole, before anything is computed.
-        let fits = prompt.len() <= self.session.engine().n_ctx();
-        let mut end = if fits { 0 } else { prompt.len() };
-        loop {
-            end = prompt.len().min(end + piece);
-            let output = Output::new();
-            let tokens = &prompt[..end];
-            self.generator.process_event(Prompt {
-                tokens,
-                output: &output,
-            });
-            let prefilled = taken(&output)?;
-            self.timings.n_prompt += prefilled.computed as u64;
-            bar.set(end as u64);
-            let pressed = self.interrupt.is_pressed();
-            if end == prompt.len() || pressed {
-                self.timings.prompt += begun.elapsed();
-                return Ok(end == prompt.len());
-            }
-            self.halt(StopReason::Cancelled)?;
-        }
+        let output = Output::new();
+        self.generator.process_event(Prompt {
+            tokens: prompt,
+            output: &output,
+        });
+        let prefilled = taken(&output)?;
+        self.timings.n_prompt += prefilled.computed as u64;
+        self.timings.prompt += begun.elapsed();
+        Ok(prefilled.whole)
     }
 
     fn step(&mut self) -> Result<Stepped, RunError> {

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Instant;
 
 use super::args::{RunConfig, Source, Switch, TemplateSource};
@@ -11,6 +12,7 @@ use super::chat;
 use super::error::RunError;
 use super::locate::quickstart_model;
 use super::prompt::read_source;
+use super::reading::Reading;
 use super::reply::{self, Replier};
 use super::sink::TextSink;
 use super::timings::Timings;
@@ -20,7 +22,8 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::output::AtomicFile;
 use crate::cli::progress::{PATIENCE, Progress, Step, Unit};
 use crate::engine::{
-    Engine, ExecutionPolicy, Generator, LoadOptions, LoadPhase, RoutePolicy, Session, StopReason,
+    Engine, Event, ExecutionPolicy, Generator, LoadOptions, Observer, RoutePolicy, Session,
+    StopReason,
 };
 use crate::sampling::{DryBreakers, Sampler, SamplerConfig};
 use crate::tokenizer::{EncodeOptions, Tokenizer};
@@ -84,7 +87,9 @@ pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
     let sampling = sampling(config, &tokenizer);
     let sampler = sampler(&sampling, engine.n_vocab(), &tokenizer)?;
     warn(config, &engine, &sampling);
-    let session = Session::new(engine, sampler, reply::limits(config, &tokenizer));
+    let reading = Rc::new(Reading::new(interrupt.clone(), progress));
+    let session = Session::new(engine, sampler, reply::limits(config, &tokenizer))
+        .observed_by(Rc::clone(&reading));
     let mut replier = Replier {
         config,
         tokenizer: &tokenizer,
@@ -213,9 +218,9 @@ struct LoadBar {
     step: RefCell<Option<Step>>,
 }
 
-impl crate::engine::Progress for LoadBar {
-    fn advance(&mut self, phase: LoadPhase, done: u64, total: u64) {
-        if phase == LoadPhase::Pack {
+impl Observer for LoadBar {
+    fn event(&self, event: Event) {
+        if let Event::Packing { done, total } = event {
             let begin = || self.progress.step("packing", Unit::Bytes, total, PATIENCE);
             self.step.borrow_mut().get_or_insert_with(begin).set(done);
         }
@@ -239,11 +244,11 @@ fn load(config: &RunConfig, model: &Path, progress: Progress) -> Result<Engine, 
         overrides: config.overrides.clone(),
         ..LoadOptions::new(execution, routes.with_ubatch(config.n_ubatch as usize))
     };
-    let mut bar = LoadBar {
+    let bar = LoadBar {
         progress,
         step: RefCell::new(None),
     };
-    Ok(Engine::load_with(model, &options, &mut bar)?)
+    Ok(Engine::load_with(model, &options, &bar)?)
 }
 
 /// The sampler's settings with the seed, and the end tokens ruled out if asked for.

@@ -27,6 +27,36 @@ mod sealed {
 pub trait Tile: sealed::Sealed {
     /// Tokens that lie side by side in the activations.
     const TOKENS: usize;
+    /// Its name.
+    const KIND: TileKind;
+}
+
+/// The tiles by name, for those who count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TileKind {
+    /// [`TileT1`].
+    T1,
+    /// [`TileT4`].
+    T4,
+    /// [`TileT8`].
+    T8,
+    /// [`TileWide`].
+    Wide,
+}
+
+impl TileKind {
+    /// All tiles, in the order of their declaration (`ALL[t as usize] == t`).
+    pub const ALL: [TileKind; 4] = [TileKind::T1, TileKind::T4, TileKind::T8, TileKind::Wide];
+
+    /// A short name in lower case.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TileKind::T1 => "t1",
+            TileKind::T4 => "t4",
+            TileKind::T8 => "t8",
+            TileKind::Wide => "wide",
+        }
+    }
 }
 
 /// Exactly one token: decode.
@@ -91,9 +121,10 @@ struct Lane<'a> {
 }
 
 macro_rules! small_tile {
-    ($tile:ident, $n:literal, $run:ident) => {
+    ($tile:ident, $kind:ident, $n:literal, $run:ident) => {
         impl Tile for $tile {
             const TOKENS: usize = $n;
+            const KIND: TileKind = TileKind::$kind;
         }
         impl sealed::Sealed for $tile {
             const STEP: usize = 1;
@@ -108,12 +139,13 @@ macro_rules! small_tile {
         }
     };
 }
-small_tile!(TileT1, 1, t1);
-small_tile!(TileT4, 4, t4);
-small_tile!(TileT8, 8, t8);
+small_tile!(TileT1, T1, 1, t1);
+small_tile!(TileT4, T4, 4, t4);
+small_tile!(TileT8, T8, 8, t8);
 
 impl Tile for TileWide {
     const TOKENS: usize = 8;
+    const KIND: TileKind = TileKind::Wide;
 }
 
 impl sealed::Sealed for TileWide {

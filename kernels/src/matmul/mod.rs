@@ -30,7 +30,7 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 
-pub use job::{MatmulJob, MatmulPart, Scratch, Tile, TileT1, TileT4, TileT8, TileWide};
+pub use job::{MatmulJob, MatmulPart, Scratch, Tile, TileKind, TileT1, TileT4, TileT8, TileWide};
 pub use matrix::{PackError, PackJob, PackedMatrix, packed_bytes};
 
 use crate::format::{

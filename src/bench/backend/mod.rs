@@ -1,0 +1,7 @@
+//! Backends: engines as processes that answer requests of the [protocol](super::protocol).
+
+mod manifest;
+mod process;
+
+pub use manifest::{BackendConfig, BackendManifest, ManifestError, Place};
+pub use process::{Backend, BackendError};

@@ -1,0 +1,145 @@
+//! EMEL's own options in a configuration: `isa` and `route`, as emel-run's flags of those names.
+
+use serde_json::{Map, Value};
+
+use crate::engine::{ExecutionPolicy, Route, RoutePolicy};
+use emel_kernels::Level;
+
+/// An option that EMEL does not have.
+#[derive(Debug, thiserror::Error)]
+pub enum OptionsError {
+    /// No such option.
+    #[error("emel has no option `{0}`: it has `isa` and `route`")]
+    Unknown(String),
+    /// A value it cannot have.
+    #[error("option `{option}`: {problem}")]
+    Value {
+        /// The option.
+        option: &'static str,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// The options, read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// `None` is the processor's best.
+    level: Option<Level>,
+    /// `None` lets the engine choose.
+    route: Option<Route>,
+}
+
+/// What stands for a choice by the engine.
+const AUTO: &str = "auto";
+
+fn read<T: std::str::FromStr>(
+    option: &'static str,
+    value: &Value,
+) -> Result<Option<T>, OptionsError>
+where
+    T::Err: std::fmt::Display,
+{
+    let fail = |problem: String| OptionsError::Value { option, problem };
+    match value.as_str() {
+        Some(AUTO) => Ok(None),
+        Some(name) => name
+            .parse()
+            .map(Some)
+            .map_err(|e: T::Err| fail(e.to_string())),
+        None => Err(fail(format!("{value} is no name"))),
+    }
+}
+
+impl Options {
+    /// Reads a configuration's options.
+    ///
+    /// # Errors
+    /// [`OptionsError`].
+    pub fn read(options: &Map<String, Value>) -> Result<Self, OptionsError> {
+        let mut all = Options::default();
+        for (name, value) in options {
+            match name.as_str() {
+                "isa" => all.level = read("isa", value)?,
+                "route" => all.route = read("route", value)?,
+                _ => return Err(OptionsError::Unknown(name.clone())),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The execution policy with so many lanes.
+    pub fn execution(&self, lanes: usize, lanes_batch: usize) -> ExecutionPolicy {
+        let detected = ExecutionPolicy::detect();
+        ExecutionPolicy {
+            level: self.level.unwrap_or(detected.level),
+            ..detected.with_lanes(lanes, lanes_batch)
+        }
+    }
+
+    /// The route policy.
+    pub fn routes(&self) -> RoutePolicy {
+        self.route
+            .map_or_else(RoutePolicy::default, RoutePolicy::only)
+    }
+
+    /// The route's name.
+    pub fn route_name(&self) -> &'static str {
+        self.route.map_or(AUTO, Route::name)
+    }
+
+    /// The options as they were applied.
+    pub fn applied(&self) -> Map<String, Value> {
+        let level = self.level.unwrap_or_else(Level::best).name();
+        let pairs = [("isa", level), ("route", self.route_name())];
+        pairs
+            .map(|(name, value)| (name.to_owned(), Value::from(value)))
+            .into_iter()
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn options(value: Value) -> Result<Options, String> {
+        let map = value.as_object().expect("an object").clone();
+        Options::read(&map).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_are_read_and_told_as_applied() {
+        let chosen = options(json!({"isa": "scalar", "route": "chunk4"})).unwrap();
+        assert_eq!(chosen.execution(2, 3).level, Level::Scalar);
+        assert_eq!(
+            (
+                chosen.execution(2, 3).lanes,
+                chosen.execution(2, 3).lanes_batch
+            ),
+            (2, 3)
+        );
+        assert_eq!(chosen.routes(), RoutePolicy::only(Route::Chunk4));
+        let applied = Value::from(chosen.applied());
+        assert_eq!(applied, json!({"isa": "scalar", "route": "chunk4"}));
+        let auto = options(json!({"isa": "auto"})).unwrap();
+        let applied = Value::from(auto.applied());
+        assert_eq!(
+            applied,
+            json!({"isa": Level::best().name(), "route": "auto"})
+        );
+    }
+
+    #[test]
+    fn what_it_does_not_have_is_refused() {
+        for (bad, says) in [
+            (json!({"flash": true}), "flash"),
+            (json!({"isa": "mmx"}), "mmx"),
+            (json!({"route": 4}), "no name"),
+        ] {
+            let error = options(bad).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
