@@ -1,5 +1,6 @@
 //! Why a command of `emel-bench` failed. Every message says what, where, and what to do.
 
+use super::records::RecordError;
 use super::workload::WorkloadError;
 use crate::cli::exit::Exit;
 use crate::cli::output::OutputError;
@@ -13,6 +14,9 @@ pub enum BenchError {
     /// A workload, model or prompt.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A file of records.
+    #[error(transparent)]
+    Records(#[from] RecordError),
     /// Standard input or output.
     #[error("standard streams: {0}")]
     Streams(#[source] std::io::Error),

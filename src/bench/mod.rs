@@ -6,8 +6,12 @@
 
 pub mod backend;
 pub mod error;
+pub mod machine_info;
 pub mod protocol;
-pub mod workload;
+pub mod records;
+pub mod stats;
+pub mod warnings;
 pub mod worker;
+pub mod workload;
 
 pub use error::BenchError;

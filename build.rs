@@ -1,0 +1,36 @@
+//! Tells the program which commit it is built from, as `EMEL_COMMIT`; `unknown` when there is none
+//! (a source archive, no git).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
+    println!("cargo::rustc-env=EMEL_COMMIT={commit}");
+    println!("cargo::rerun-if-changed=build.rs");
+    // HEAD names the branch; the log is written whenever HEAD moves, along the branch too.
+    for name in ["HEAD", "logs/HEAD"] {
+        let path = git(&["rev-parse", "--git-path", name]).map(PathBuf::from);
+        // A path that is not there would make every build a new one.
+        if let Some(path) = path.filter(|path| path.exists()) {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
+}
+
+/// What git says of this tree; none when it is not one, or lies in another's.
+fn git(arguments: &[&str]) -> Option<String> {
+    let root = std::env::var_os("CARGO_MANIFEST_DIR")?;
+    if !Path::new(&root).join(".git").exists() {
+        return None;
+    }
+    let output = Command::new("git")
+        .arg("-C")
+        .arg(&root)
+        .args(arguments)
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}
