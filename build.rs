@@ -1,5 +1,5 @@
-//! Tells the program which commit it is built from, as `EMEL_COMMIT`; `unknown` when there is none
-//! (a source archive, no git).
+//! Tells the program which commit it is built from, as `EMEL_COMMIT` (`unknown` when there is none:
+//! a source archive, no git), and by which compiler, as `EMEL_COMPILER`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,6 +8,10 @@ fn main() {
     let commit = git(&["rev-parse", "--short=12", "HEAD"]);
     let commit = commit.unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=EMEL_COMMIT={commit}");
+    let compiler =
+        std::env::var_os("RUSTC").and_then(|rustc| output(Command::new(rustc).arg("-V")));
+    let compiler = compiler.unwrap_or_else(|| "rustc".to_owned());
+    println!("cargo::rustc-env=EMEL_COMPILER={compiler}");
     println!("cargo::rerun-if-changed=build.rs");
     // HEAD names the branch; the log is written whenever HEAD moves, along the branch too.
     for name in ["HEAD", "logs/HEAD"] {
@@ -25,12 +29,12 @@ fn git(arguments: &[&str]) -> Option<String> {
     if !Path::new(&root).join(".git").exists() {
         return None;
     }
-    let output = Command::new("git")
-        .arg("-C")
-        .arg(&root)
-        .args(arguments)
-        .output()
-        .ok()?;
+    output(Command::new("git").arg("-C").arg(&root).args(arguments))
+}
+
+/// What a program prints, if it succeeds.
+fn output(command: &mut Command) -> Option<String> {
+    let output = command.output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| text.trim().to_owned())
 }

@@ -1,6 +1,9 @@
 //! Why a command of `emel-bench` failed. Every message says what, where, and what to do.
 
+use std::path::PathBuf;
+
 use super::records::RecordError;
+use super::validate::SchemaError;
 use super::workload::WorkloadError;
 use crate::cli::exit::Exit;
 use crate::cli::output::OutputError;
@@ -17,6 +20,20 @@ pub enum BenchError {
     /// A file of records.
     #[error(transparent)]
     Records(#[from] RecordError),
+    /// Files that do not satisfy their schema; the problems are on standard error.
+    #[error("{0}; the problems are named above")]
+    Invalid(String),
+    /// A schema of this program's own.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// Ratios that fell, or were not measured.
+    #[error("{}:{failure}", path.display())]
+    Fallen {
+        /// The snapshot.
+        path: PathBuf,
+        /// A line a row.
+        failure: String,
+    },
     /// Standard input or output.
     #[error("standard streams: {0}")]
     Streams(#[source] std::io::Error),

@@ -17,7 +17,7 @@ mod generation;
 mod groups;
 mod hex;
 mod kinds;
-mod read;
+pub(crate) mod read;
 mod write;
 
 pub use error::{Fault, RecordError};
@@ -158,4 +158,4 @@ fn read_kind<K: Kind>(object: Map<String, Value>) -> Result<Box<K>, Fault> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::bench) mod tests;

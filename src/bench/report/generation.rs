@@ -1,0 +1,113 @@
+//! The table of generation records, and what stands below it.
+
+use super::compare::{Group, Metric, groups};
+use super::grid::{Align, Format, Grid, rate};
+use crate::bench::records::{Generation, Record, Status};
+use crate::bench::stats::Ratio;
+
+/// The table; none without such records.
+pub(super) fn table(records: &[Record], format: Format) -> Option<String> {
+    let mut grid = Grid::new(&[
+        ("model", Align::Left),
+        ("workload", Align::Left),
+        ("lane", Align::Left),
+        ("prefill t/s", Align::Right),
+        ("reference", Align::Right),
+        ("ratio", Align::Right),
+        ("decode t/s", Align::Right),
+        ("reference", Align::Right),
+        ("ratio", Align::Right),
+        ("best reference", Align::Left),
+        ("status", Align::Left),
+    ]);
+    for group in groups(records) {
+        if let Some(any) = group.any() {
+            grid.push(row(&group, any));
+        }
+    }
+    (!grid.is_empty()).then(|| grid.render(format))
+}
+
+fn row(group: &Group<'_>, any: &Generation) -> Vec<String> {
+    let prefix = format!("{}_", any.model);
+    let workload = any
+        .workload_id
+        .strip_prefix(&prefix)
+        .unwrap_or(&any.workload_id);
+    let threads = any.head.threads;
+    let mut row = vec![
+        any.model.clone(),
+        workload.to_owned(),
+        format!("{} ({threads})", any.lane),
+    ];
+    for metric in [Metric::Prefill, Metric::Decode] {
+        let other = group.fastest(metric, None);
+        row.push(rate(group.emel.and_then(|emel| speed(emel, metric))));
+        row.push(rate(other.and_then(|other| speed(other, metric))));
+        row.push(other.map_or("-".to_owned(), |other| ratio(group, other, metric)));
+    }
+    row.push(best(group));
+    row.push(status(group));
+    row
+}
+
+fn speed(record: &Generation, metric: Metric) -> Option<f64> {
+    match metric {
+        Metric::Prefill => record.prefill_tokens_per_second,
+        Metric::Decode => record.decode_tokens_per_second,
+        Metric::Total => record.tokens_per_second,
+    }
+}
+
+/// The ratio with its range; of what must not be compared, why it is not there.
+fn ratio(group: &Group<'_>, other: &Generation, metric: Metric) -> String {
+    let may_not =
+        |record: &Generation| !record.comparable || record.head.status == Status::NonComparable;
+    if group
+        .records()
+        .filter(|r| r.head.engine == "emel")
+        .any(may_not)
+        || may_not(other)
+    {
+        return "n/c".to_owned();
+    }
+    metric.ratio(other).map_or("-".to_owned(), ratio_text)
+}
+
+/// `1.53 (1.48-1.60)`.
+pub(super) fn ratio_text(ratio: &Ratio) -> String {
+    format!("{:.2} ({:.2}-{:.2})", ratio.median, ratio.min, ratio.max)
+}
+
+/// The configurations that EMEL is compared with: one, or one a phase.
+fn best(group: &Group<'_>) -> String {
+    let name = |other: &Generation| match &other.config {
+        Some(config) => format!("{} {config}", other.backend),
+        None => other.backend.clone(),
+    };
+    let of = |metric| group.fastest(metric, None).map(name);
+    match (of(Metric::Prefill), of(Metric::Decode)) {
+        (None, None) => "-".to_owned(),
+        (Some(both), None) | (None, Some(both)) => both,
+        (Some(prefill), Some(decode)) if prefill == decode => prefill,
+        (Some(prefill), Some(decode)) => format!("{prefill} / {decode}"),
+    }
+}
+
+fn status(group: &Group<'_>) -> String {
+    let failed = group
+        .records()
+        .filter(|record| record.head.status == Status::Error);
+    let mut failed: Vec<&str> = failed.map(|record| record.head.engine.as_str()).collect();
+    failed.dedup();
+    if !failed.is_empty() {
+        return format!("error: {}", failed.join(", "));
+    }
+    let is_apart = |record: &Generation| record.head.status == Status::NonComparable;
+    match group.emel {
+        _ if group.records().any(is_apart) => "not comparable".to_owned(),
+        None => "no EMEL record".to_owned(),
+        Some(_) if group.others.is_empty() => "no reference".to_owned(),
+        Some(_) => "ok".to_owned(),
+    }
+}
