@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::backend::ManifestError;
 use super::records::RecordError;
 use super::validate::SchemaError;
 use super::workload::WorkloadError;
@@ -34,6 +35,9 @@ pub enum BenchError {
         /// A line a row.
         failure: String,
     },
+    /// A backend's manifest.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
     /// Standard input or output.
     #[error("standard streams: {0}")]
     Streams(#[source] std::io::Error),

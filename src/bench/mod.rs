@@ -6,6 +6,7 @@
 
 pub mod backend;
 pub mod error;
+pub mod list;
 pub mod machine_info;
 pub mod protocol;
 pub mod records;

@@ -1,7 +1,7 @@
 //! `emel-bench`: measures EMEL and other engines side by side.
 
 use clap::{Parser, Subcommand};
-use emel::bench::{BenchError, worker};
+use emel::bench::{BenchError, list, report, validate, worker};
 use emel::cli::exit::Exit;
 
 /// Measures EMEL and other engines side by side.
@@ -14,6 +14,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show workloads, models and backends.
+    List(list::ListArgs),
+    /// Show recorded measurements as tables.
+    Report(report::ReportArgs),
+    /// Check records and manifests against their schemas.
+    Validate(validate::ValidateArgs),
     /// EMEL as a backend: answers requests on the standard streams.
     #[command(hide = true)]
     Worker,
@@ -32,6 +38,9 @@ fn main() {
 
 fn run(command: Command) -> Result<(), BenchError> {
     match command {
+        Command::List(args) => list::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::Validate(args) => validate::run(&args),
         Command::Worker => worker::run(),
     }
 }

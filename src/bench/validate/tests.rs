@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::*;
 use crate::bench::records::tests::examples;
-use crate::bench::records::{Generation, Limit, Machine, Record, Status};
+use crate::bench::records::{Limit, Machine, Record, Status};
 use crate::bench::stats::Samples;
 
 fn records_schema() -> Schema {
@@ -17,14 +17,9 @@ fn records_schema() -> Schema {
 fn complete() -> Vec<Record> {
     let complete = |mut record: Record| {
         match &mut record {
-            Record::Generation(Generation {
-                phases,
-                prompt_tokens,
-                output_tokens,
-                ..
-            }) if phases.prefill.is_some() => {
-                (*prompt_tokens, *output_tokens) = (Some(4), Some(1));
-                phases.ttft.clone_from(&phases.prefill);
+            Record::Generation(record) if record.phases.prefill.is_some() => {
+                (record.prompt_tokens, record.output_tokens) = (Some(4), Some(1));
+                record.phases.ttft.clone_from(&record.phases.prefill);
             }
             Record::Generation(record) => fail(&mut record.head),
             Record::Kernel(record) if record.ns.is_none() => fail(&mut record.head),

@@ -1,0 +1,209 @@
+//! `emel-bench list`, `validate` and `report` as a shell sees them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use emel::bench::records::{Generation, Head, Ratios, Record, RecordFile, Status, read_records};
+use emel::bench::stats::{Ratio, Samples};
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let name = format!("emel-bench-records-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn bench(arguments: &[&str], folder: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_emel-bench"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("EMEL_MODELS_DIR", folder)
+        .env("EMEL_CACHE_DIR", folder)
+        .env(
+            "EMEL_BENCHDATA",
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("benchdata"),
+        )
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn generation(engine: &str, ratio: Option<f64>) -> Record {
+    let ratio = ratio.map(|ratio| Ratio {
+        median: ratio,
+        min: ratio,
+        max: ratio,
+        samples: vec![ratio],
+    });
+    let mut record = Generation {
+        head: Head {
+            run_id: "r".to_owned(),
+            engine: engine.to_owned(),
+            engine_version: Some("1".to_owned()),
+            threads: 1,
+            ..Head::default()
+        },
+        backend: engine.to_owned(),
+        workload_id: "m_hello_v1".to_owned(),
+        model: "m".to_owned(),
+        formatter: "raw".to_owned(),
+        sampling: "argmax".to_owned(),
+        stop_rule: "eog".to_owned(),
+        max_tokens: 2,
+        comparable: true,
+        comparable_reason: "same text".to_owned(),
+        process: "warm".to_owned(),
+        lane: "single".to_owned(),
+        prompt_tokens: Some(4),
+        output_tokens: Some(2),
+        runs: 1,
+        prefill_tokens_per_second: Some(50.0),
+        ratios: ratio.map(|ratio| Ratios {
+            prefill: Some(ratio),
+            ..Ratios::default()
+        }),
+        ..Generation::default()
+    };
+    record.phases.prefill = Samples::new(vec![8e7]);
+    record.phases.ttft = Samples::new(vec![8e7]);
+    Record::Generation(Box::new(record))
+}
+
+fn write(path: &Path, ratio: f64) {
+    let mut file = RecordFile::begin(path, false).unwrap();
+    file.push(&generation("emel", None));
+    file.push(&generation("llama.cpp", Some(ratio)));
+    file.commit().unwrap();
+}
+
+#[test]
+fn validate_accepts_what_is_written_and_names_what_is_not() {
+    let folder = Folder::new("validate");
+    write(&folder.file("out.jsonl"), 2.0);
+    let output = bench(&["validate", "out.jsonl"], &folder.0);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "out.jsonl: 2 checked, all valid\n");
+
+    let good = fs::read_to_string(folder.file("out.jsonl")).unwrap();
+    let bad = good.replacen("\"runs\":1", "\"runs\":\"one\"", 1);
+    fs::write(folder.file("bad.jsonl"), &bad).unwrap();
+    let output = bench(&["validate", "bad.jsonl", "out.jsonl"], &folder.0);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        error.starts_with("bad.jsonl:1: runs: must be integer, is \"one\"\n"),
+        "{error}"
+    );
+    assert!(
+        error.contains("error: bad.jsonl: 1 problem(s) in 1 of 2"),
+        "{error}"
+    );
+    assert_eq!(text(&output.stdout), "out.jsonl: 2 checked, all valid\n");
+
+    let output = bench(&["validate", "none.jsonl"], &folder.0);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cannot read none.jsonl"));
+    assert_eq!(bench(&["validate"], &folder.0).status.code(), Some(2));
+}
+
+#[test]
+fn report_shows_records_and_refuses_others() {
+    let folder = Folder::new("report");
+    write(&folder.file("out.jsonl"), 2.0);
+    let output = bench(&["report", "--format", "md", "out.jsonl"], &folder.0);
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(report.contains("| m | hello_v1 | single (1) | 50.0 | 50.0 | 2.00 (2.00-2.00) |"));
+    fs::write(folder.file("bad.jsonl"), "{\"schema\":\"emel-bench/v0\"}\n").unwrap();
+    let output = bench(&["report", "bad.jsonl"], &folder.0);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("bad.jsonl:1: schema is \"emel-bench/v0\", this program"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_snapshot_gates() {
+    let folder = Folder::new("snapshot");
+    let with = |mode: &str| {
+        bench(
+            &["report", "out.jsonl", "--snapshot", "s.jsonl", mode],
+            &folder.0,
+        )
+    };
+    write(&folder.file("out.jsonl"), 2.0);
+    assert_eq!(with("--check").status.code(), Some(1));
+    assert_eq!(with("--update").status.code(), Some(0));
+    assert_eq!(with("--check").status.code(), Some(0));
+    write(&folder.file("out.jsonl"), 1.5);
+    let output = with("--check");
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("m_hello_v1, single, prefill against llama.cpp: 2.000 fell"),
+        "{error}"
+    );
+    let output = bench(&["report", "out.jsonl", "--snapshot", "s.jsonl"], &folder.0);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn list_shows_what_there_is_and_how_to_obtain_the_rest() {
+    let folder = Folder::new("list");
+    fs::write(folder.file("SmolLM2-135M-Instruct.Q4_1.gguf"), "").unwrap();
+    let output = bench(&["list"], &folder.0);
+    let list = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(list.contains("smollm2_135m_single_user_hello_max_tokens_1000_v1"));
+    let line = |name: &str| list.lines().find(|line| line.contains(name)).unwrap();
+    assert!(line("SmolLM2-135M-Instruct.Q4_1.gguf").contains("(present)"));
+    assert!(line("gemma-3-270m-Q4_K_M.gguf").contains("scripts/fetch_models.sh gemma3-270m"));
+    let synth = folder
+        .file("synth/qwen3-4b-q4_k_m.gguf")
+        .display()
+        .to_string();
+    assert!(line("qwen3-4b-q4_k_m").contains(&synth), "{list}");
+    let output = bench(&["list", "workloads", "--suite", "daily"], &folder.0);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no suite is called `daily`; there are: cold, full"));
+}
+
+#[test]
+fn a_failed_append_leaves_the_file_as_it_was() {
+    let folder = Folder::new("append");
+    let path = folder.file("out.jsonl");
+    write(&path, 2.0);
+    let mut failed = generation("llama.cpp", None);
+    if let Record::Generation(record) = &mut failed {
+        record.head.status = Status::Error;
+        record.head.error = Some("killed".to_owned());
+    }
+    let mut file = RecordFile::begin(&path, true).unwrap();
+    file.push(&failed);
+    drop(file);
+    assert_eq!(read_records(&path).unwrap().len(), 2);
+    let mut file = RecordFile::begin(&path, true).unwrap();
+    file.push(&failed);
+    file.commit().unwrap();
+    assert_eq!(read_records(&path).unwrap()[2], failed);
+}
