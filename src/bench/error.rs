@@ -9,6 +9,9 @@ pub enum BenchError {
     /// A file that cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
+    /// A synthetic model that could not be written.
+    #[error(transparent)]
+    Synth(#[from] super::synth::SynthError),
     /// Standard input or output.
     #[error("standard streams: {0}")]
     Streams(#[source] std::io::Error),
@@ -22,6 +25,7 @@ impl BenchError {
     pub fn exit(&self) -> Exit {
         match self {
             BenchError::Usage(_) => Exit::Usage,
+            BenchError::Synth(super::synth::SynthError::Interrupted) => Exit::Interrupted,
             _ => Exit::Failed,
         }
     }

@@ -6,5 +6,6 @@
 
 pub mod error;
 pub mod protocol;
+pub mod synth;
 
 pub use error::BenchError;

@@ -1,7 +1,7 @@
 //! `emel-bench`: measures EMEL and other engines side by side.
 
 use clap::{Parser, Subcommand};
-use emel::bench::BenchError;
+use emel::bench::{BenchError, synth};
 use emel::cli::exit::Exit;
 
 /// Measures EMEL and other engines side by side.
@@ -13,7 +13,10 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-enum Command {}
+enum Command {
+    /// Write a model of a real shape with random weights, to be measured with
+    Synth(synth::SynthArgs),
+}
 
 fn main() {
     let exit = match run(Arguments::parse().command) {
@@ -27,5 +30,7 @@ fn main() {
 }
 
 fn run(command: Command) -> Result<(), BenchError> {
-    match command {}
+    match command {
+        Command::Synth(args) => synth::run(&args),
+    }
 }
