@@ -17,6 +17,9 @@ pub enum BenchError {
     /// A file of records.
     #[error(transparent)]
     Records(#[from] RecordError),
+    /// A synthetic model that could not be written.
+    #[error(transparent)]
+    Synth(#[from] super::synth::SynthError),
     /// Standard input or output.
     #[error("standard streams: {0}")]
     Streams(#[source] std::io::Error),
@@ -30,6 +33,7 @@ impl BenchError {
     pub fn exit(&self) -> Exit {
         match self {
             BenchError::Usage(_) => Exit::Usage,
+            BenchError::Synth(super::synth::SynthError::Interrupted) => Exit::Interrupted,
             _ => Exit::Failed,
         }
     }

@@ -13,5 +13,6 @@ pub mod stats;
 pub mod warnings;
 pub mod worker;
 pub mod workload;
+pub mod synth;
 
 pub use error::BenchError;

@@ -1,7 +1,7 @@
 //! `emel-bench`: measures EMEL and other engines side by side.
 
 use clap::{Parser, Subcommand};
-use emel::bench::{BenchError, worker};
+use emel::bench::{BenchError, synth, worker};
 use emel::cli::exit::Exit;
 
 /// Measures EMEL and other engines side by side.
@@ -17,6 +17,8 @@ enum Command {
     /// EMEL as a backend: answers requests on the standard streams.
     #[command(hide = true)]
     Worker,
+    /// Write a model of a real shape with random weights, to be measured with
+    Synth(synth::SynthArgs),
 }
 
 fn main() {
@@ -33,5 +35,6 @@ fn main() {
 fn run(command: Command) -> Result<(), BenchError> {
     match command {
         Command::Worker => worker::run(),
+        Command::Synth(args) => synth::run(&args),
     }
 }
