@@ -59,3 +59,24 @@ ensure_rust() {
   hash -r
   rust_is_new_enough || die "Rust is too old, and Debian's is no newer: install a current one"
 }
+
+# A C++ compiler, CMake and Ninja; the last two, where no package manager brings them, through pip
+# into a folder of ours.
+ensure_cxx() {
+  local tools="$1" missing=()
+  command -v "${CXX:-c++}" >/dev/null || install_packages g++
+  PATH="$PATH:$tools/bin"
+  command -v cmake >/dev/null || missing+=(cmake)
+  command -v ninja >/dev/null || missing+=(ninja-build)
+  if ((${#missing[@]} == 0)) || (install_packages "${missing[@]}"); then
+    hash -r
+    return
+  fi
+  say "taking cmake and ninja from pip instead"
+  rm -rf -- "$tools"
+  if ! { "$PYTHON" -m venv --without-pip "$tools" &&
+    "$PYTHON" -m pip --disable-pip-version-check --python "$tools" install cmake ninja; } >&2; then
+    die "cmake and ninja could not be installed; install them by hand and run this again"
+  fi
+  hash -r
+}

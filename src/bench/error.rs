@@ -38,6 +38,9 @@ pub enum BenchError {
     /// A backend's manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+    /// A synthetic model that could not be written.
+    #[error(transparent)]
+    Synth(#[from] super::synth::SynthError),
     /// Standard input or output.
     #[error("standard streams: {0}")]
     Streams(#[source] std::io::Error),
@@ -51,6 +54,7 @@ impl BenchError {
     pub fn exit(&self) -> Exit {
         match self {
             BenchError::Usage(_) => Exit::Usage,
+            BenchError::Synth(super::synth::SynthError::Interrupted) => Exit::Interrupted,
             _ => Exit::Failed,
         }
     }

@@ -13,6 +13,7 @@ pub mod records;
 pub mod report;
 pub mod snapshot;
 pub mod stats;
+pub mod synth;
 pub mod validate;
 pub mod warnings;
 pub mod worker;

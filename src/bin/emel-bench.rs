@@ -1,7 +1,7 @@
 //! `emel-bench`: measures EMEL and other engines side by side.
 
 use clap::{Parser, Subcommand};
-use emel::bench::{BenchError, list, report, validate, worker};
+use emel::bench::{BenchError, list, report, synth, validate, worker};
 use emel::cli::exit::Exit;
 
 /// Measures EMEL and other engines side by side.
@@ -23,6 +23,8 @@ enum Command {
     /// EMEL as a backend: answers requests on the standard streams.
     #[command(hide = true)]
     Worker,
+    /// Write a model of a real shape with random weights, to be measured with
+    Synth(synth::SynthArgs),
 }
 
 fn main() {
@@ -42,5 +44,6 @@ fn run(command: Command) -> Result<(), BenchError> {
         Command::Report(args) => report::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Worker => worker::run(),
+        Command::Synth(args) => synth::run(&args),
     }
 }

@@ -11,6 +11,7 @@ mod error;
 mod family;
 mod gemma3;
 mod llama;
+pub mod quantize;
 mod qwen2;
 mod qwen3;
 mod reader;

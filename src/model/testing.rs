@@ -4,8 +4,6 @@
 //! The same seed gives the same bytes on every machine. The models say nothing sensible; their
 //! weights are scaled so that logits differ clearly and no value runs away.
 
-mod quantize;
-
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +11,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::gguf::write::{GgufWriter, WriteError};
 use crate::gguf::{TensorType, Value};
-pub use quantize::quantize;
+use crate::model::quantize::Quantizer;
+
+/// Encodes `values` as blocks of `ty`.
+///
+/// # Panics
+///
+/// When `ty` is no weight type of the engine, or `values` is no whole number of blocks.
+pub fn quantize(ty: TensorType, values: &[f32]) -> Vec<u8> {
+    let quantizer = Quantizer::new(ty)
+        .unwrap_or_else(|| panic!("{} is no weight type of the engine", ty.name()));
+    let mut out = Vec::new();
+    if let Err(error) = quantizer.encode(values, &mut out) {
+        panic!("{error}");
+    }
+    out
+}
 
 /// A small random model. Change the fields before writing.
 #[derive(Clone, Debug)]
@@ -112,47 +125,10 @@ impl TestModel {
         }
     }
 
-    /// A SentencePiece vocabulary: three control tokens, all bytes, letters and a few pieces.
     fn push_vocabulary(&self, file: &mut TestFile) {
-        let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(str::to_owned).to_vec();
-        tokens.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
-        tokens.push("\u{2581}".to_owned());
-        tokens.extend(('a'..='z').map(String::from));
-        let pieces = [
-            "\u{2581}t",
-            "he",
-            "\u{2581}the",
-            "in",
-            "er",
-            "an",
-            "on",
-            "\u{2581}a",
-            "ing",
-        ];
-        tokens.extend(pieces.map(str::to_owned));
-        let named = tokens.len();
-        tokens.extend((named..self.n_vocab).map(|i| format!("[{i}]")));
-        tokens.truncate(self.n_vocab);
-        let kind = |i: usize| match i {
-            0 => 2,
-            1 | 2 => 3,
-            3..=258 => 6,
-            _ => 1,
-        };
-        let count = tokens.len();
-        file.set("tokenizer.ggml.model", "llama");
-        file.set("tokenizer.ggml.tokens", tokens);
-        file.set(
-            "tokenizer.ggml.scores",
-            (0..count).map(|i| -(i as f32)).collect::<Vec<_>>(),
-        );
-        file.set(
-            "tokenizer.ggml.token_type",
-            (0..count).map(kind).collect::<Vec<i32>>(),
-        );
-        file.set("tokenizer.ggml.bos_token_id", 1u32);
-        file.set("tokenizer.ggml.eos_token_id", 2u32);
-        file.set("tokenizer.ggml.unknown_token_id", 0u32);
+        for (key, value) in vocabulary(self.n_vocab) {
+            file.set(key, value);
+        }
     }
 
     fn push_tensors(&self, file: &mut TestFile) {
@@ -209,6 +185,47 @@ impl TestModel {
             matrix(file, &name("ffn_down.weight"), d_model, self.d_ff);
         }
     }
+}
+
+/// The keys of a SentencePiece vocabulary: three control tokens, all bytes, letters and a few
+/// pieces, then names that no text holds, `n_vocab` in all.
+pub fn vocabulary(n_vocab: usize) -> Vec<(&'static str, Value)> {
+    let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(str::to_owned).to_vec();
+    tokens.extend((0..=255).map(|byte| format!("<0x{byte:02X}>")));
+    tokens.push("\u{2581}".to_owned());
+    tokens.extend(('a'..='z').map(String::from));
+    let pieces = [
+        "\u{2581}t",
+        "he",
+        "\u{2581}the",
+        "in",
+        "er",
+        "an",
+        "on",
+        "\u{2581}a",
+        "ing",
+    ];
+    tokens.extend(pieces.map(str::to_owned));
+    let named = tokens.len();
+    tokens.extend((named..n_vocab).map(|i| format!("[{i}]")));
+    tokens.truncate(n_vocab);
+    let kind = |i: usize| match i {
+        0 => 2,
+        1 | 2 => 3,
+        3..=258 => 6,
+        _ => 1,
+    };
+    let scores: Vec<f32> = (0..n_vocab).map(|i| -(i as f32)).collect();
+    let kinds: Vec<i32> = (0..n_vocab).map(kind).collect();
+    vec![
+        ("tokenizer.ggml.model", "llama".into()),
+        ("tokenizer.ggml.tokens", tokens.into()),
+        ("tokenizer.ggml.scores", scores.into()),
+        ("tokenizer.ggml.token_type", kinds.into()),
+        ("tokenizer.ggml.bos_token_id", 1u32.into()),
+        ("tokenizer.ggml.eos_token_id", 2u32.into()),
+        ("tokenizer.ggml.unknown_token_id", 0u32.into()),
+    ]
 }
 
 /// A model file in the making.

@@ -1,0 +1,142 @@
+#include "trace.h"
+
+#include "failure.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+void Fnv64::add(const void * bytes, size_t count) {
+    const auto * byte = static_cast<const unsigned char *>(bytes);
+    for (size_t at = 0; at < count; at++) {
+        value = (value ^ byte[at]) * 0x100000001b3;
+    }
+}
+
+static void add_little_endian(Fnv64 & sum, uint32_t bits) {
+    const unsigned char bytes[4] = {
+        (unsigned char) bits,
+        (unsigned char) (bits >> 8),
+        (unsigned char) (bits >> 16),
+        (unsigned char) (bits >> 24),
+    };
+    sum.add(bytes, sizeof bytes);
+}
+
+void Fnv64::add_id(llama_token id) {
+    add_little_endian(*this, (uint32_t) id);
+}
+
+void Fnv64::add_logits(const float * logits, size_t count) {
+    for (size_t at = 0; at < count; at++) {
+        uint32_t bits;
+        std::memcpy(&bits, &logits[at], sizeof bits);
+        add_little_endian(*this, bits);
+    }
+}
+
+std::string Fnv64::hex() const {
+    char digits[17];
+    std::snprintf(digits, sizeof digits, "%016llx", (unsigned long long) value);
+    return digits;
+}
+
+llama_token argmax(const float * logits, size_t count) {
+    size_t best = 0;
+    bool numbers = true;
+    for (size_t id = 0; id < count; id++) {
+        numbers &= logits[id] == logits[id]; // NaN alone differs from itself
+        best = logits[id] > logits[best] ? id : best;
+    }
+    if (!numbers) {
+        throw Failure("a logit is not a number (NaN)");
+    }
+    return (llama_token) best;
+}
+
+std::vector<std::pair<llama_token, float>> runners_up(const float * logits, size_t count,
+                                                      llama_token chosen, size_t wanted) {
+    std::vector<llama_token> ids;
+    ids.reserve(count);
+    for (size_t id = 0; id < count; id++) {
+        if ((llama_token) id != chosen) {
+            ids.push_back((llama_token) id);
+        }
+    }
+    wanted = std::min(wanted, ids.size());
+    std::partial_sort(ids.begin(), ids.begin() + wanted, ids.end(),
+                      [&](llama_token a, llama_token b) {
+                          return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+                      });
+    std::vector<std::pair<llama_token, float>> result;
+    for (size_t at = 0; at < wanted; at++) {
+        result.emplace_back(ids[at], logits[ids[at]]);
+    }
+    return result;
+}
+
+std::string shortest(float number) {
+    if (std::isinf(number)) {
+        return number < 0 ? "-inf" : "inf";
+    }
+    char digits[128]; // the smallest takes 48, the largest 40
+    auto end = std::to_chars(digits, digits + sizeof digits, number, std::chars_format::fixed);
+    return std::string(digits, end.ptr);
+}
+
+// A value must not end its line early.
+static std::string one_line(std::string value) {
+    for (char & letter : value) {
+        if (letter == '\n' || letter == '\r') {
+            letter = ' ';
+        }
+    }
+    return value;
+}
+
+TraceWriter::TraceWriter(std::string path_, const Pairs & header,
+                         const std::vector<llama_token> & prompt)
+    : path(std::move(path_)), partial(path + ".partial-" + std::to_string(getpid())),
+      file(partial, std::ios::binary | std::ios::trunc) {
+    if (!file) {
+        throw Failure("cannot write " + partial + ": " + std::strerror(errno));
+    }
+    file << "# emel-token-trace/v1\n";
+    for (const auto & [key, value] : header) {
+        file << "# " << one_line(key) << '=' << one_line(value) << '\n';
+    }
+    file << "# prompt";
+    for (llama_token id : prompt) {
+        file << ' ' << id;
+    }
+    file << '\n';
+}
+
+TraceWriter::~TraceWriter() {
+    if (!partial.empty()) {
+        file.close();
+        std::remove(partial.c_str());
+    }
+}
+
+void TraceWriter::token(llama_token id, float logit,
+                        const std::vector<std::pair<llama_token, float>> & next) {
+    file << index++ << ' ' << id << ' ' << shortest(logit);
+    for (const auto & [other, value] : next) {
+        file << ' ' << other << ':' << shortest(value);
+    }
+    file << '\n';
+}
+
+void TraceWriter::finish(const std::string & stop) {
+    file << "# stop=" << stop << '\n';
+    file.close();
+    if (!file || std::rename(partial.c_str(), path.c_str()) != 0) {
+        throw Failure("cannot write " + path + ": " + std::strerror(errno));
+    }
+    partial.clear();
+}
