@@ -44,6 +44,18 @@ pub enum BenchError {
     /// Standard input or output.
     #[error("standard streams: {0}")]
     Streams(#[source] std::io::Error),
+    /// Threads that do not start or die.
+    #[error(transparent)]
+    Lanes(#[from] emel_kernels::LaneError),
+    /// Too little memory for a measurement.
+    #[error("{0}; close other programs or measure less")]
+    Memory(#[from] emel_kernels::AllocError),
+    /// A backend that gave no answer.
+    #[error(transparent)]
+    Backend(#[from] super::backend::BackendError),
+    /// A backend's manifest that cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] super::backend::ManifestError),
     /// The command line asks for what cannot be.
     #[error("{0}")]
     Usage(String),
@@ -54,6 +66,7 @@ impl BenchError {
     pub fn exit(&self) -> Exit {
         match self {
             BenchError::Usage(_) => Exit::Usage,
+            BenchError::Backend(super::backend::BackendError::Interrupted) => Exit::Interrupted,
             BenchError::Synth(super::synth::SynthError::Interrupted) => Exit::Interrupted,
             _ => Exit::Failed,
         }

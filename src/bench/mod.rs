@@ -7,7 +7,10 @@
 pub mod backend;
 pub mod error;
 pub mod list;
+pub mod kernels;
+pub mod limits;
 pub mod machine_info;
+pub mod machines;
 pub mod protocol;
 pub mod records;
 pub mod report;

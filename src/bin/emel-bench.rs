@@ -1,7 +1,9 @@
 //! `emel-bench`: measures EMEL and other engines side by side.
 
 use clap::{Parser, Subcommand};
-use emel::bench::{BenchError, list, report, synth, validate, worker};
+use emel::bench::{
+    BenchError, kernels, limits, list, machines, report, synth, validate, worker,
+};
 use emel::cli::exit::Exit;
 
 /// Measures EMEL and other engines side by side.
@@ -20,6 +22,9 @@ enum Command {
     Report(report::ReportArgs),
     /// Check records and manifests against their schemas.
     Validate(validate::ValidateArgs),
+    Limits(limits::LimitsArgs),
+    Kernels(kernels::KernelsArgs),
+    Machines(machines::MachinesArgs),
     /// EMEL as a backend: answers requests on the standard streams.
     #[command(hide = true)]
     Worker,
@@ -43,6 +48,9 @@ fn run(command: Command) -> Result<(), BenchError> {
         Command::List(args) => list::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Validate(args) => validate::run(&args),
+        Command::Limits(args) => limits::run(&args),
+        Command::Kernels(args) => kernels::run(&args),
+        Command::Machines(args) => machines::run(&args),
         Command::Worker => worker::run(),
         Command::Synth(args) => synth::run(&args),
     }
