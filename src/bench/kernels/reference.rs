@@ -3,8 +3,8 @@
 use super::pairs::Side;
 use crate::bench::BenchError;
 use crate::bench::backend::{BackendManifest, Place};
-use crate::bench::limits::host;
-use crate::bench::workload::cache_folder;
+use crate::bench::machine_info::MachineInfo;
+use crate::bench::run;
 use crate::cli::interrupt::Interrupt;
 use std::path::{Path, PathBuf};
 
@@ -39,13 +39,7 @@ impl ReferenceArgs {
     ///
     /// This program cannot find itself.
     pub fn place(&self) -> Result<Place, BenchError> {
-        let repo = self.root().canonicalize().ok();
-        let repo = repo.and_then(|root| Some(root.parent()?.to_owned()));
-        Ok(Place {
-            cache: cache_folder().unwrap_or_default(),
-            repo: repo.unwrap_or_default(),
-            program: std::env::current_exe().map_err(BenchError::Streams)?,
-        })
+        run::place(&self.root())
     }
 
     /// The reference in each of the configurations asked for, none when there is to be none.
@@ -71,7 +65,7 @@ impl ReferenceArgs {
                 manifest.id
             )));
         }
-        let configs = manifest.configs_of(&self.reference_config, &host::cpu_flags());
+        let configs = manifest.configs_of(&self.reference_config, &MachineInfo::read().cpu_flags);
         if configs.is_empty() {
             let names = manifest.configs.iter().map(|config| config.name.as_str());
             return Err(BenchError::Usage(format!(
@@ -85,12 +79,11 @@ impl ReferenceArgs {
             let command = manifest.command_line(config, place);
             let program = Path::new(command.first().map_or("", String::as_str));
             if program.components().count() > 1 && !program.is_file() {
-                return Err(BenchError::Usage(format!(
-                    "{} is not built (no {}): run {}, or measure EMEL alone with --reference none",
-                    manifest.name,
-                    program.display(),
-                    manifest.build_command
-                )));
+                return Err(BenchError::NoReference {
+                    name: manifest.name.clone(),
+                    program: program.to_owned(),
+                    command: manifest.build_command.clone(),
+                });
             }
         }
         let side = |config| Side::reference(manifest, config, place, interrupt);
@@ -136,7 +129,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_said_with_its_cure() {
         for (reference, config, program, says) in [
-            ("x", "best", "/no/such/program", "run make x"),
+            ("x", "best", "/no/such/program", "build it with make x"),
             ("x", "other", "/bin/sh", "there are best, a, b, c"),
             ("y", "best", "/bin/sh", "no backend 'y'"),
         ] {

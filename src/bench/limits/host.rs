@@ -1,6 +1,5 @@
 //! What measurements need to know of the machine beyond what records say of it.
 
-use std::collections::BTreeSet;
 use std::fs;
 
 /// Cores that this process may use.
@@ -14,13 +13,6 @@ fn field<'t>(text: &'t str, key: &str) -> Option<&'t str> {
         let (found, value) = line.split_once(':')?;
         (found.trim() == key).then(|| value.trim())
     })
-}
-
-/// Instruction-set flags, as Linux names them.
-pub fn cpu_flags() -> BTreeSet<String> {
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let flags = field(&cpuinfo, "flags").unwrap_or_default();
-    flags.split_ascii_whitespace().map(str::to_owned).collect()
 }
 
 /// Bytes of memory that a new program could have now.

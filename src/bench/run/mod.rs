@@ -17,6 +17,7 @@ mod traces;
 
 pub use args::RunArgs;
 pub use facts::ModelFacts;
+pub use plan::place;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
