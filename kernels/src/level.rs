@@ -118,6 +118,7 @@ pub(crate) struct Table {
     pub(crate) argmax: crate::argmax::ArgmaxEntry,
     pub(crate) quantize: crate::quantize::Table,
     pub(crate) matmul: crate::matmul::Table,
+    pub(crate) read: crate::limits::ReadFn,
 }
 
 impl Table {
@@ -132,6 +133,7 @@ impl Table {
             argmax: crate::argmax::of::<S>(),
             quantize: crate::quantize::Table::of::<S>(),
             matmul: crate::matmul::table::<S>(),
+            read: crate::limits::read::<S>(),
         }
     }
 }

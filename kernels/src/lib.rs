@@ -9,12 +9,14 @@
 // Loops over small arrays of vectors count tokens, rows and chunks; several arrays share the count.
 #![allow(clippy::needless_range_loop)]
 
+mod amx;
 mod argmax;
 mod attention;
 mod elementwise;
 mod format;
 mod lanes;
 mod level;
+mod limits;
 mod math;
 mod matmul;
 mod memory;
@@ -25,6 +27,7 @@ pub(crate) mod simd;
 #[cfg(test)]
 mod test_util;
 
+pub use amx::Amx;
 pub use argmax::{ArgmaxError, ArgmaxJob};
 pub use attention::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
@@ -37,6 +40,7 @@ pub use format::{
 };
 pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, Patience, parallel, serial};
 pub use level::{Kernels, Level, ParseLevelError};
+pub use limits::{ComputeJob, ComputeLoop, Pages, ReadBuffer, ReadJob};
 pub use matmul::{
     MatmulJob, MatmulPart, PackError, PackJob, PackedMatrix, Scratch, Tile, TileKind, TileT1,
     TileT4, TileT8, TileWide, packed_bytes,

@@ -120,12 +120,11 @@ tree_hash() {
   )
 }
 
-# The key of a build: all that its machine code depends on.
-key() {
+# The key of an engine's own code: all that its machine code depends on.
+engine_key() {
   local source_hash="$1" build
   {
     echo "$source_hash" "$VERSION" "$COMMIT_NAME"
-    tree_hash_of_ours
     echo "${COMMON_FLAGS[@]}" "${CFLAGS:-}" "${CXXFLAGS:-}"
     for build in "${BUILDS[@]}"; do build_flags "$build"; done
     "${CC:-cc}" --version | head -n 1
@@ -135,8 +134,14 @@ key() {
     grep -m 1 -E '^(flags|Features)' /proc/cpuinfo || true
   } | sha256sum | cut -c1-16
 }
-tree_hash_of_ours() {
-  (cd -- "$HERE" && LC_ALL=C sha256sum -- CMakeLists.txt llama-reference/*)
+
+# The key of a build: the engine's, and our sources.
+build_key() {
+  {
+    echo "$1"
+    cd -- "$HERE"
+    LC_ALL=C sha256sum -- CMakeLists.txt llama-reference/*
+  } | sha256sum | cut -c1-16
 }
 
 # A tree's version: 0.5.0 where it names one, else the date or tag that its repository knows.
@@ -331,7 +336,7 @@ parse() {
 }
 
 main() {
-  local source_hash version work build
+  local source_hash version engine work build
   BACKEND=llama.cpp TREE="" ID="" LIST=no WANTED=()
   parse "$@"
   choose_cache ""
@@ -353,7 +358,8 @@ main() {
     VERSION="${ENGINE_VERSION[$BACKEND]:-$version}"
     COMMIT_NAME="${COMMIT[$BACKEND]}"
   fi
-  PLACE="$REFERENCE/$ID-$(key "$source_hash")"
+  engine="$(engine_key "$source_hash")"
+  PLACE="$REFERENCE/$ID-$(build_key "$engine")"
   if is_built; then
     switch_to
     return
@@ -364,9 +370,10 @@ main() {
   trap cleanup EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
-  work="$REFERENCE/.work-$(basename "$PLACE")"
-  # What interrupted runs left that is of no use to this one.
-  find "$REFERENCE" -maxdepth 1 -name '.work-*' ! -path "$work" -exec rm -rf -- {} +
+  # Sources and objects stay: another build, or a change to our own sources, is then quick.
+  work="$REFERENCE/.work-$ID-$engine"
+  find "$REFERENCE" -maxdepth 1 -name ".work-$ID-????????????????" ! -path "$work" \
+    -exec rm -rf -- {} +
   mkdir -p -- "$work" "$PLACE" || die "cannot write to $REFERENCE$(full_disk)"
   rm -rf -- "$PLACE"/.partial.*
   if ! is_built; then
@@ -378,7 +385,6 @@ main() {
       fi
     done
   fi
-  rm -rf -- "$work"
   switch_to
 }
 

@@ -18,6 +18,8 @@ pub struct MachineInfo {
     pub os: Option<String>,
     /// Running tasks, averaged over the last minute.
     pub load_average: Option<f64>,
+    /// What the processor can do, in the system's words (`avx512f`, `amx_int8`, ...).
+    pub cpu_flags: BTreeSet<String>,
 }
 
 impl MachineInfo {
@@ -37,6 +39,7 @@ impl MachineInfo {
                 &text("/proc/sys/kernel/osrelease"),
             )),
             load_average: load_average(&text("/proc/loadavg")),
+            cpu_flags: cpu_flags(&cpus),
         }
     }
 
@@ -53,6 +56,14 @@ impl MachineInfo {
 fn value<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let (name, value) = line.split_once(':')?;
     (name.trim() == key).then(|| value.trim())
+}
+
+fn cpu_flags(cpus: &str) -> BTreeSet<String> {
+    // The first processor's; `Features` on ARM.
+    let names = ["flags", "Features"];
+    let find = |key: &&str| cpus.lines().find_map(|line| value(line, key));
+    let flags = names.iter().find_map(find).unwrap_or_default();
+    flags.split_whitespace().map(str::to_owned).collect()
 }
 
 fn cpu_model(cpus: &str) -> Option<String> {

@@ -6,11 +6,15 @@
 
 pub mod backend;
 pub mod error;
+pub mod kernels;
+pub mod limits;
 pub mod list;
 pub mod machine_info;
+pub mod machines;
 pub mod protocol;
 pub mod records;
 pub mod report;
+pub mod run;
 pub mod snapshot;
 pub mod stats;
 pub mod synth;

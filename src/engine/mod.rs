@@ -6,6 +6,7 @@
 //! the fork machine one lane or all. docs/machines.md draws them.
 
 mod counters;
+mod dispatch;
 mod error;
 mod fork;
 mod forward;
@@ -24,6 +25,7 @@ mod weights;
 mod workspace;
 
 pub use counters::Counters;
+pub use dispatch::NullMachine;
 pub use error::EngineError;
 pub use generator::{Generator, Halt, Output, Prefilled, Prompt, Step, Stepped, StopReason};
 pub use loader::LoadOptions;

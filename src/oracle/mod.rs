@@ -17,7 +17,7 @@
 //! ```
 
 pub mod compare;
-mod dequant;
+pub(crate) mod dequant;
 mod forward;
 mod math;
 mod parallel;

@@ -101,7 +101,7 @@ fn engine_code_names_no_model_family() {
 }
 
 #[test]
-fn the_processor_is_asked_in_one_place() {
+fn the_processor_is_asked_in_two_places() {
     let mut askers = Vec::new();
     for folder in ["src", "kernels/src"] {
         for path in sources(folder) {
@@ -113,8 +113,8 @@ fn the_processor_is_asked_in_one_place() {
     }
     assert_eq!(
         askers,
-        ["kernels/src/level.rs"],
-        "only the level module may probe the processor"
+        ["kernels/src/amx.rs", "kernels/src/level.rs"],
+        "only the level module, and the proof of AMX, may probe the processor"
     );
 }
 
@@ -133,6 +133,19 @@ fn every_state_answers_unexpected_events() {
             );
         }
     }
+}
+
+#[test]
+fn every_machine_of_the_engine_can_be_timed() {
+    let tables = table::all(&sources("src/engine"));
+    let mut written: Vec<_> = tables.iter().map(|table| table.name.as_str()).collect();
+    let mut timed = emel::engine::NullMachine::ALL.map(|machine| machine.name());
+    written.sort_unstable();
+    timed.sort_unstable();
+    assert_eq!(
+        written, timed,
+        "every table of src/engine, and nothing else, stands in src/engine/dispatch.rs"
+    );
 }
 
 #[test]

@@ -96,14 +96,6 @@ inline int n_layer(const llama_model * model) {
 #endif
 }
 
-inline int n_embd(const llama_model * model) {
-#ifdef REFERENCE_IK
-    return llama_n_embd(model);
-#else
-    return llama_model_n_embd(model);
-#endif
-}
-
 inline int tokenize(const llama_model * model, const char * text, int length, llama_token * ids,
                     int capacity) {
 #ifdef REFERENCE_IK

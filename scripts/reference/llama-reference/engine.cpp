@@ -148,7 +148,7 @@ static uint64_t cache_bytes(const llama_model * model, uint64_t n_ctx,
                             const compat::Settings & settings) {
     uint64_t n_head = std::max<uint64_t>(1, metadata(model, "attention.head_count", 1));
     uint64_t n_head_kv = metadata(model, "attention.head_count_kv", n_head);
-    uint64_t width = (uint64_t) compat::n_embd(model) / n_head;
+    uint64_t width = (uint64_t) llama_model_n_embd(model) / n_head;
     auto bytes = [&](const char * key, ggml_type type) {
         uint64_t row = std::min<uint64_t>(metadata(model, key, width) * n_head_kv, 1 << 24);
         return row * ggml_type_size(type) / ggml_blck_size(type);

@@ -8,7 +8,7 @@
 #include <string>
 
 // Most threads that ggml takes.
-constexpr uint64_t MOST_THREADS = GGML_MAX_N_THREADS;
+constexpr uint64_t MOST_THREADS = 512;
 
 struct FreeModel {
     void operator()(llama_model * model) const { compat::free_model(model); }

@@ -45,17 +45,47 @@ std::string Fnv64::hex() const {
     return digits;
 }
 
+// The largest of up to BLOCK logits, in lanes that compilers turn into vectors; `numbers` is
+// cleared when there is a NaN, which a comparison would pass over.
+static constexpr size_t BLOCK = 512;
+static constexpr size_t LANES = 16;
+
+static float largest(const float * logits, size_t count, bool & numbers) {
+    float lanes[LANES];
+    std::fill(lanes, lanes + LANES, -INFINITY);
+    int odd[LANES] = {};
+    size_t at = 0;
+    for (; at + LANES <= count; at += LANES) {
+#pragma omp simd
+        for (size_t lane = 0; lane < LANES; lane++) {
+            const float logit = logits[at + lane];
+            lanes[lane] = logit > lanes[lane] ? logit : lanes[lane];
+            odd[lane] |= logit != logit; // NaN alone differs from itself
+        }
+    }
+    for (; at < count; at++) {
+        lanes[0] = logits[at] > lanes[0] ? logits[at] : lanes[0];
+        odd[0] |= logits[at] != logits[at];
+    }
+    numbers &= std::count(odd, odd + LANES, 0) == LANES;
+    return *std::max_element(lanes, lanes + LANES);
+}
+
 llama_token argmax(const float * logits, size_t count) {
-    size_t best = 0;
     bool numbers = true;
-    for (size_t id = 0; id < count; id++) {
-        numbers &= logits[id] == logits[id]; // NaN alone differs from itself
-        best = logits[id] > logits[best] ? id : best;
+    size_t best_block = 0;
+    float best = -INFINITY;
+    for (size_t block = 0; block < count; block += BLOCK) {
+        const float here = largest(logits + block, std::min(BLOCK, count - block), numbers);
+        if (here > best) {
+            best = here;
+            best_block = block;
+        }
     }
     if (!numbers) {
         throw Failure("a logit is not a number (NaN)");
     }
-    return (llama_token) best;
+    return (llama_token) (std::find(logits + best_block, logits + count, best) - logits);
 }
 
 std::vector<std::pair<llama_token, float>> runners_up(const float * logits, size_t count,

@@ -76,7 +76,7 @@ pub struct BackendManifest {
 }
 
 /// One way to run a backend.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackendConfig {
     /// Its name.

@@ -97,13 +97,16 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The engine that the others are compared with.
+/// The backend that the others are compared with.
 const EMEL: &str = "emel";
 
 /// Whether a record is EMEL's own.
 #[must_use]
 pub fn is_emel(record: &Record) -> bool {
-    record.head().engine == EMEL
+    match record {
+        Record::Generation(record) => record.backend == EMEL,
+        other => other.head().engine == EMEL,
+    }
 }
 
 /// The generation records by model, workload and lane, in the order of their first appearance. Of
@@ -134,7 +137,7 @@ pub fn groups(records: &[Record]) -> Vec<Group<'_>> {
                 group
             }
         };
-        if record.head.engine == EMEL {
+        if record.backend == EMEL {
             group.emel = Some(record);
             continue;
         }

@@ -75,7 +75,7 @@ fn table(what: &'static str, timed: Vec<Timed<'_>>, format: Format) -> Option<St
             continue;
         }
         let same = || timed.iter().filter(|timed| key(timed) == this);
-        let emel = same().filter(|timed| is_emel(timed.record)).last();
+        let emel = same().rfind(|timed| is_emel(timed.record));
         let usable = |timed: &&Timed<'_>| {
             !is_emel(timed.record) && timed.record.head().status != Status::Error
         };

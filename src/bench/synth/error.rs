@@ -27,10 +27,10 @@ pub enum SynthError {
     },
     /// The vocabulary file cannot be read, or has no tokens.
     #[error("vocabulary: {0}")]
-    Vocabulary(#[from] GgufError),
+    Vocabulary(#[source] Box<GgufError>),
     /// The vocabulary's tokenizer cannot be used.
     #[error("vocabulary: {0}")]
-    Tokenizer(#[from] TokenizerError),
+    Tokenizer(#[source] Box<TokenizerError>),
     /// The vocabulary does not fit the shape.
     #[error(
         "{}: key tokenizer.ggml.tokens holds {have} tokens, and shape {shape} has room for 1 to \
@@ -60,8 +60,8 @@ pub enum SynthError {
     #[error(transparent)]
     Output(#[from] OutputError),
     /// The container refuses what is to be written.
-    #[error(transparent)]
-    Container(WriteError),
+    #[error("{0}")]
+    Container(#[source] Box<WriteError>),
     /// A shape whose rows do not fit a mixture's blocks.
     #[error(transparent)]
     Uneven(#[from] UnevenValues),
@@ -74,4 +74,17 @@ pub enum SynthError {
     /// Stopped by the user.
     #[error("interrupted; nothing was left behind")]
     Interrupted,
+}
+
+// Boxed: they would make every result of this module large.
+impl From<GgufError> for SynthError {
+    fn from(error: GgufError) -> SynthError {
+        SynthError::Vocabulary(Box::new(error))
+    }
+}
+
+impl From<TokenizerError> for SynthError {
+    fn from(error: TokenizerError) -> SynthError {
+        SynthError::Tokenizer(Box::new(error))
+    }
 }

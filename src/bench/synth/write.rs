@@ -103,7 +103,7 @@ fn at(path: &Path, error: WriteError) -> SynthError {
             path: path.to_owned(),
             source,
         }),
-        other => SynthError::Container(other),
+        other => SynthError::Container(Box::new(other)),
     }
 }
 

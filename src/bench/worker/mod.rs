@@ -7,14 +7,17 @@ mod record;
 
 pub use clock::{Clock, Marks};
 pub use model::{Model, WorkerError};
+pub use options::{Options, OptionsError};
 
+use std::fmt::Display;
 use std::io::{BufRead, Read, Write};
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use serde::Serialize;
 
-use super::BenchError;
+use super::kernels::KernelBench;
 use super::protocol::{Answer, Request};
+use super::{BenchError, machines};
 
 /// The longest request that is read.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
@@ -64,6 +67,7 @@ fn requests() -> std::io::Result<Receiver<Vec<u8>>> {
 #[derive(Default)]
 struct Worker {
     model: Option<Model>,
+    kernels: KernelBench,
 }
 
 impl Worker {
@@ -89,14 +93,14 @@ impl Worker {
                 let model = self.model.as_ref().ok_or(WorkerError::NotLoaded);
                 answer(model.and_then(|model| model.run(&run)))
             }
-            Request::PrepareKernel(_) | Request::RunKernel(_) | Request::Barrier(_) => {
-                refusal("kernels are not timed here")
-            }
+            Request::PrepareKernel(case) => answer(self.kernels.prepare(&case)),
+            Request::RunKernel(repeat) => answer(self.kernels.run(repeat)),
+            Request::Barrier(barrier) => answer(machines::barrier(&barrier)),
         }
     }
 }
 
-fn answer<T: Serialize>(result: Result<T, WorkerError>) -> Vec<u8> {
+fn answer<T: Serialize, E: Display>(result: Result<T, E>) -> Vec<u8> {
     match result {
         Ok(done) => serde_json::to_vec(&Answer::Done(done))
             .unwrap_or_else(|error| refusal(&error.to_string())),

@@ -42,7 +42,7 @@ pub fn sha256_cached(
     if let Some(digest) = kept.as_ref().and_then(|kept| recall(kept, &before)) {
         return Ok(digest);
     }
-    let digest = sha256_files(&[place.clone()], progress).map_err(error)?;
+    let digest = sha256_files(std::slice::from_ref(&place), progress).map_err(error)?;
     // What changed while it was read has no digest worth keeping.
     let after = identity(&place, &fs::metadata(&place).map_err(error)?);
     if let Some(kept) = kept

@@ -70,8 +70,7 @@ struct Sums {
 fn sums<const N: usize>(x: &[f32; N], integer: impl Fn(f32) -> f32) -> Sums {
     let [mut q_, mut qq, mut x_, mut xq] = [Lanes::ZERO; 4];
     for values in x.as_chunks::<8>().0 {
-        for lane in 0..8 {
-            let v = values[lane];
+        for (lane, &v) in values.iter().enumerate() {
             let q = integer(v);
             q_.0[lane] += q;
             qq.0[lane] += q * q;

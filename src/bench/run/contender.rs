@@ -1,0 +1,173 @@
+//! Who runs: an engine in one configuration, with the threads that the lane gives it.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::super::backend::{Backend, BackendError};
+use super::super::protocol::{Load, Loaded, Ran, Request, Run, StopRule};
+use crate::cli::interrupt::Interrupt;
+
+/// What is run: one workload in one lane, the same for every contender.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The model's file.
+    pub model: PathBuf,
+    /// Its digest.
+    pub model_sha256: String,
+    /// The formatted prompt.
+    pub text: String,
+    /// Cut it to so many tokens.
+    pub prompt_tokens: Option<usize>,
+    /// Most tokens to generate.
+    pub max_tokens: usize,
+    /// What ends generation.
+    pub stop: StopRule,
+    /// Tokens of context.
+    pub n_ctx: usize,
+    /// The workload's id.
+    pub workload_id: String,
+    /// The lane's name.
+    pub lane: &'static str,
+    /// Every run has a process of its own.
+    pub cold: bool,
+}
+
+/// An engine in one configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contender {
+    /// The backend's id; `emel` for this engine.
+    pub backend: String,
+    /// What records call the engine.
+    pub engine: String,
+    /// The configuration's name.
+    pub config: String,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// What to do when there is no such program.
+    pub cure: String,
+    /// Threads of decode.
+    pub threads: usize,
+    /// Threads of prompts.
+    pub threads_batch: usize,
+    /// Physical batch.
+    pub n_ubatch: usize,
+    /// The engine's own options.
+    pub options: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Contender {
+    /// Its name for people and for traces.
+    pub fn label(&self) -> String {
+        match self.config.as_str() {
+            "" => self.backend.clone(),
+            config => format!("{}-{config}", self.backend),
+        }
+    }
+}
+
+/// How much of a task a run does.
+#[derive(Clone, Debug)]
+pub enum Extent {
+    /// A short prompt and few tokens: only to warm up.
+    Touch,
+    /// The whole prompt and at most so many tokens: to choose between configurations.
+    Trial(usize),
+    /// Everything, with checksums, and the trace in this file; its times do not count.
+    Observed(Option<PathBuf>),
+    /// Everything.
+    Timed,
+}
+
+/// Tokens of the prompt that a touch reads.
+const TOUCH_PROMPT: usize = 32;
+/// Tokens that it generates.
+const TOUCH_TOKENS: usize = 2;
+/// Runners-up on each line of a trace.
+const TOP_LOGPROBS: usize = 4;
+
+/// A contender with the task's model loaded.
+pub struct Runner {
+    backend: Backend,
+    /// What it says of itself.
+    pub loaded: Loaded,
+    /// From starting the process to the loaded model.
+    pub start: Duration,
+}
+
+impl Runner {
+    /// Starts a contender and loads the model.
+    ///
+    /// # Errors
+    /// [`BackendError`].
+    pub fn start(
+        contender: &Contender,
+        task: &Task,
+        interrupt: &Interrupt,
+        timeout: Duration,
+    ) -> Result<Self, BackendError> {
+        let begun = Instant::now();
+        let Contender { command, cure, .. } = contender;
+        let mut backend = Backend::start(&contender.label(), command, cure, interrupt, timeout)?;
+        let loaded = backend.request(&Request::Load(Load {
+            model: task.model.clone(),
+            threads: contender.threads,
+            threads_batch: contender.threads_batch,
+            n_ctx: task.n_ctx,
+            n_ubatch: contender.n_ubatch,
+            options: contender.options.clone(),
+        }))?;
+        Ok(Runner {
+            backend,
+            loaded,
+            start: begun.elapsed(),
+        })
+    }
+
+    /// Runs the task, or what `extent` says of it.
+    ///
+    /// # Errors
+    /// [`BackendError`].
+    pub fn run(&mut self, task: &Task, extent: &Extent) -> Result<Ran, BackendError> {
+        let whole = task.prompt_tokens;
+        let (prompt_tokens, max_tokens) = match extent {
+            Extent::Touch => {
+                let least = whole.map_or(TOUCH_PROMPT, |whole| whole.min(TOUCH_PROMPT));
+                (Some(least), task.max_tokens.min(TOUCH_TOKENS))
+            }
+            Extent::Trial(most) => (whole, task.max_tokens.min(*most)),
+            Extent::Observed(_) | Extent::Timed => (whole, task.max_tokens),
+        };
+        let trace = match extent {
+            Extent::Observed(trace) => trace.clone(),
+            _ => None,
+        };
+        let header = [
+            ("model_sha256", task.model_sha256.as_str()),
+            ("workload_id", &task.workload_id),
+            ("lane", task.lane),
+        ];
+        self.backend.request(&Request::Run(Run {
+            text: task.text.clone(),
+            prompt_tokens,
+            max_tokens,
+            stop: task.stop,
+            observe: matches!(extent, Extent::Observed(_)),
+            trace,
+            top_logprobs: TOP_LOGPROBS,
+            header: header
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        }))
+    }
+}
+
+/// Nanoseconds a token of a run's steps; none when it took none.
+pub fn step_ns(ran: &Ran) -> Option<f64> {
+    let total: u64 = ran.step_ns.iter().sum();
+    (!ran.step_ns.is_empty()).then(|| total as f64 / ran.step_ns.len() as f64)
+}
+
+/// Nanoseconds from the text to the first token.
+pub fn first_token_ns(ran: &Ran) -> u64 {
+    ran.tokenize_ns.unwrap_or(0) + ran.prefill_ns + ran.first_token_ns
+}

@@ -1,0 +1,180 @@
+//! The measuring itself: contenders take turns, run by run.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::super::backend::BackendError;
+use super::super::protocol::{Loaded, Ran};
+use super::contender::{Contender, Extent, Runner, Task};
+use crate::cli::interrupt::Interrupt;
+
+/// What was measured of one contender.
+#[derive(Debug)]
+pub struct Measured {
+    /// Who.
+    pub contender: Contender,
+    /// What it says of itself; of the first load.
+    pub loaded: Option<Loaded>,
+    /// The observed run.
+    pub observed: Option<Ran>,
+    /// The file name of its trace.
+    pub trace: Option<String>,
+    /// Every load: the load itself, and from the start of the process on.
+    pub loads: Vec<Start>,
+    /// The timed runs, a place a round; none where it failed.
+    pub rounds: Vec<Option<Ran>>,
+    /// Why it measured no more.
+    pub failure: Option<BackendError>,
+    /// For a reference: the phases in which this configuration was the engine's fastest.
+    pub best_for: Vec<&'static str>,
+}
+
+/// One load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The load.
+    pub load_ns: u64,
+    /// Packing within it.
+    pub pack_ns: Option<u64>,
+    /// From the start of the process to the loaded model.
+    pub start_ns: u64,
+}
+
+impl Measured {
+    /// Nothing yet.
+    pub fn new(contender: Contender, best_for: Vec<&'static str>) -> Self {
+        Measured {
+            contender,
+            loaded: None,
+            observed: None,
+            trace: None,
+            loads: Vec::new(),
+            rounds: Vec::new(),
+            failure: None,
+            best_for,
+        }
+    }
+}
+
+/// What a measurement needs beside the contenders.
+pub struct Track<'a> {
+    /// The task.
+    pub task: &'a Task,
+    /// Timed runs of each contender.
+    pub repetitions: usize,
+    /// The longest wait for an answer.
+    pub timeout: Duration,
+    /// Ctrl-C.
+    pub interrupt: &'a Interrupt,
+    /// Folder for traces, and what ends their names.
+    pub traces: Option<(&'a Path, &'a str)>,
+    /// Told before each run of an engine what is about to run.
+    pub tell: &'a dyn Fn(&str),
+}
+
+impl Track<'_> {
+    fn start(&self, contender: &Contender) -> Result<Runner, BackendError> {
+        Runner::start(contender, self.task, self.interrupt, self.timeout)
+    }
+
+    /// Runs every contender over the task; one that fails is left out of what follows.
+    ///
+    /// # Errors
+    /// [`BackendError::Interrupted`] alone.
+    pub fn measure(&self, contenders: &mut [Measured]) -> Result<(), BackendError> {
+        let mut runners: Vec<Option<Runner>> = Vec::new();
+        for measured in contenders.iter_mut() {
+            if measured.failure.is_some() {
+                runners.push(None);
+                continue;
+            }
+            (self.tell)(&format!("{} warming up", measured.contender.label()));
+            runners.push(settle(measured, |measured| self.warm_up(measured))?);
+        }
+        for round in 0..self.repetitions {
+            // The one who went first goes last the next time: drift favours nobody.
+            let mut order: Vec<usize> = (0..contenders.len()).collect();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for at in order {
+                let (measured, runner) = (&mut contenders[at], &mut runners[at]);
+                measured.rounds.push(None);
+                if measured.failure.is_some() {
+                    *runner = None;
+                    continue;
+                }
+                (self.tell)(&measured.contender.label());
+                let ran = settle(measured, |measured| self.timed(measured, runner))?;
+                if let Some(place) = measured.rounds.last_mut() {
+                    *place = ran;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads, and runs once with checksums and a trace.
+    fn warm_up(&self, measured: &mut Measured) -> Result<Runner, BackendError> {
+        let mut runner = self.start(&measured.contender)?;
+        let name = self.traces.map(|(_, suffix)| {
+            let (task, label) = (self.task, measured.contender.label());
+            format!(
+                "{}.{}.{label}.{suffix}.tokens.txt",
+                task.workload_id, task.lane
+            )
+        });
+        let path = self.traces.zip(name.as_ref());
+        let path = path.map(|((folder, _), name)| folder.join(name));
+        let observed = runner.run(self.task, &Extent::Observed(path))?;
+        if !self.task.cold {
+            measured.loads.push(start_of(&runner));
+        }
+        measured.trace = name;
+        measured.loaded = Some(runner.loaded.clone());
+        measured.observed = Some(observed);
+        Ok(runner)
+    }
+
+    /// Runs once, in a fresh process if the task asks for that.
+    fn timed(
+        &self,
+        measured: &mut Measured,
+        runner: &mut Option<Runner>,
+    ) -> Result<Ran, BackendError> {
+        let mut ready = match runner.take().filter(|_| !self.task.cold) {
+            Some(ready) => ready,
+            None => {
+                let fresh = self.start(&measured.contender)?;
+                measured.loads.push(start_of(&fresh));
+                fresh
+            }
+        };
+        let ran = ready.run(self.task, &Extent::Timed)?;
+        *runner = Some(ready);
+        Ok(ran)
+    }
+}
+
+fn start_of(runner: &Runner) -> Start {
+    Start {
+        load_ns: runner.loaded.load_ns,
+        pack_ns: runner.loaded.pack_ns,
+        start_ns: u64::try_from(runner.start.as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Keeps a failure with the one who failed; only Ctrl-C ends everything.
+fn settle<T>(
+    measured: &mut Measured,
+    act: impl FnOnce(&mut Measured) -> Result<T, BackendError>,
+) -> Result<Option<T>, BackendError> {
+    match act(measured) {
+        Ok(done) => Ok(Some(done)),
+        Err(BackendError::Interrupted) => Err(BackendError::Interrupted),
+        Err(failure) => {
+            measured.failure = Some(failure);
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! `emel-bench run`: workloads on EMEL and on references, run by run in turns.
+//!
+//! Flags and manifests become tasks and contenders ([`plan`]); the reference's fastest
+//! configuration is chosen by trial ([`choose`]); contenders take turns ([`measure`]); runs become
+//! samples and ratios ([`phases`]), and those records ([`assemble`]).
+
+mod args;
+mod assemble;
+mod bar;
+mod choose;
+mod contender;
+mod facts;
+mod measure;
+mod phases;
+mod plan;
+mod traces;
+
+pub use args::RunArgs;
+pub use facts::ModelFacts;
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use self::assemble::Frame;
+use self::bar::Bar;
+use self::measure::{Measured, Track};
+use self::plan::Subject;
+use self::traces::Traces;
+use super::BenchError;
+use super::backend::{BackendError, BackendManifest, Place};
+use super::limits::{self, MachineLimits};
+use super::machine_info::MachineInfo;
+use super::records::{Record, RecordFile, Status, read_records};
+use super::report::{self, Format, Metric};
+use super::workload::{Lane, Library, Workload};
+use crate::cli::interrupt::Interrupt;
+
+/// One workload in one lane.
+struct Pairing<'l> {
+    workload: &'l Workload,
+    lane: Lane,
+}
+
+/// Everything that stays the same through a run.
+struct Bench<'a> {
+    args: &'a RunArgs,
+    library: &'a Library,
+    machine: MachineInfo,
+    place: Place,
+    references: Vec<BackendManifest>,
+    interrupt: Interrupt,
+    run_id: String,
+    bar: Bar,
+}
+
+/// Runs what the flags ask for.
+///
+/// # Errors
+/// [`BenchError`]; the output file is then what it was.
+pub fn run(args: &RunArgs) -> Result<(), BenchError> {
+    args.snapshot.prepare()?;
+    let library = args.library.open()?;
+    let machine = MachineInfo::read();
+    let place = plan::place(library.root())?;
+    let references = plan::references(args, library.root(), &place, &machine)?;
+    let workloads = plan::workloads(args, &library)?;
+    for workload in &workloads {
+        let model = library.model(&workload.model)?;
+        model.locate(library.models_folder())?;
+    }
+    let pairings: Vec<Pairing<'_>> = workloads
+        .iter()
+        .flat_map(|&workload| {
+            let lanes = plan::lanes(args, workload).into_iter();
+            lanes.map(move |lane| Pairing { workload, lane })
+        })
+        .collect();
+    let interrupt = Interrupt::install().map_err(BenchError::Streams)?;
+    let run_id = run_id();
+    let output = args.output.as_deref();
+    let file = output
+        .map(|path| RecordFile::begin(path, args.append))
+        .transpose()?;
+    let traces = output
+        .map(|path| Traces::beside(path, &run_id))
+        .transpose()?;
+    let traces = traces.flatten();
+    let bench = Bench {
+        args,
+        library: &library,
+        bar: Bar::new(expected_runs(args, &references, pairings.len())),
+        machine,
+        place,
+        references,
+        interrupt,
+        run_id,
+    };
+    let measured = bench.all(&pairings, traces.as_ref());
+    bench.bar.end();
+    let records = measured?;
+    if let Some((mut file, path)) = file.zip(output) {
+        records.iter().for_each(|record| file.push(record));
+        file.commit()?;
+        if let Some(traces) = traces {
+            traces.commit(&named_traces(&read_records(path)?));
+        }
+    }
+    show(args, &records)?;
+    args.snapshot.apply(&records)
+}
+
+/// The traces that records name.
+fn named_traces(records: &[Record]) -> BTreeSet<String> {
+    let trace = |record: &Record| match record {
+        Record::Generation(record) => record.trace.clone(),
+        _ => None,
+    };
+    records.iter().filter_map(trace).collect()
+}
+
+/// Engine runs that are to come, about.
+fn expected_runs(args: &RunArgs, references: &[BackendManifest], pairings: usize) -> u64 {
+    // Each reference is tried in some six configurations and then runs in one or two.
+    let each = (1 + 2 * references.len()) * (args.runs.get() + 1) + 6 * references.len();
+    (each * pairings) as u64
+}
+
+/// A name for this run that no other has: the time and the process.
+fn run_id() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let seconds = now.map_or(0, |now| now.as_secs());
+    format!("{seconds:x}-{:x}", std::process::id())
+}
+
+/// Tables for the terminal go to standard error, documents to standard output.
+fn show(args: &RunArgs, records: &[Record]) -> Result<(), BenchError> {
+    let text = report::report(records, args.format);
+    match args.format {
+        Format::Table => eprint!("{text}"),
+        Format::Md => crate::run::show(&text).map_err(BenchError::Streams)?,
+    }
+    Ok(())
+}
+
+/// One line on what was just measured.
+fn line(pairing: &Pairing<'_>, records: &[Record]) -> String {
+    let mut line = format!("{} {}:", pairing.workload.id, pairing.lane);
+    for group in report::groups(records) {
+        for metric in [Metric::Prefill, Metric::Decode] {
+            let fastest = group.fastest(metric, None);
+            if let Some(ratio) = fastest.and_then(|other| metric.ratio(other)) {
+                line += &format!(" {} {:.2}x", metric.name(), ratio.median);
+            }
+        }
+    }
+    let failed = |record: &&Record| record.head().status == Status::Error;
+    match records.iter().filter(failed).count() {
+        0 => line + " done",
+        failed => line + &format!(" {failed} failed"),
+    }
+}
+
+impl Bench<'_> {
+    fn all(
+        &self,
+        pairings: &[Pairing<'_>],
+        traces: Option<&Traces>,
+    ) -> Result<Vec<Record>, BenchError> {
+        let mut records = Vec::new();
+        let mut limits: Vec<(usize, MachineLimits)> = Vec::new();
+        for (at, pairing) in pairings.iter().enumerate() {
+            let threads = plan::lane_threads(self.args, pairing.lane, &self.machine);
+            if !limits.iter().any(|(known, _)| *known == threads) {
+                self.bar.note("measuring this machine's limits");
+                limits.push((threads, limits::measure_quick(threads)?));
+            }
+            let of_lane = limits.iter().find(|(known, _)| *known == threads);
+            let of_lane = of_lane.map(|(_, limits)| limits);
+            match self.pairing(pairing, threads, of_lane, traces) {
+                Ok(new) => records.extend(new),
+                Err(BenchError::Backend(BackendError::Interrupted)) => {
+                    return Err(self.interrupted(&pairings[at..], at));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(records)
+    }
+
+    fn interrupted(&self, left: &[Pairing<'_>], done: usize) -> BenchError {
+        let name = |pairing: &Pairing<'_>| format!("{} {}", pairing.workload.id, pairing.lane);
+        BenchError::Interrupted {
+            done,
+            missing: left.iter().map(name).collect(),
+            output: self.args.output.clone(),
+        }
+    }
+
+    /// Measures one workload in one lane.
+    fn pairing(
+        &self,
+        pairing: &Pairing<'_>,
+        threads: usize,
+        limits: Option<&MachineLimits>,
+        traces: Option<&Traces>,
+    ) -> Result<Vec<Record>, BenchError> {
+        let workload = pairing.workload;
+        let subject = Subject::prepare(self.library, workload, |_| ())?;
+        let task = subject.task(pairing.lane);
+        let tell = |what: &str| {
+            let name = format!("{} {}: {what}", workload.id, pairing.lane);
+            self.bar.run(&name);
+        };
+        let track = Track {
+            task: &task,
+            repetitions: self.args.runs.get(),
+            timeout: Duration::from_secs(self.args.timeout),
+            interrupt: &self.interrupt,
+            traces: traces.map(Traces::place),
+            tell: &tell,
+        };
+        let mut contenders = vec![Measured::new(
+            plan::emel(self.args, threads, &self.place),
+            Vec::new(),
+        )];
+        for manifest in &self.references {
+            contenders.extend(self.of_reference(&track, manifest, threads)?);
+        }
+        track.measure(&mut contenders)?;
+        let frame = Frame {
+            workload,
+            lane: pairing.lane,
+            task: &task,
+            facts: &subject.facts,
+            limits,
+            machine: &self.machine,
+            run_id: &self.run_id,
+        };
+        let records = frame.records(&contenders);
+        self.bar.say(&line(pairing, &records));
+        Ok(records)
+    }
+
+    /// The configurations of a reference that take part: the fastest, or all.
+    fn of_reference(
+        &self,
+        track: &Track<'_>,
+        manifest: &BackendManifest,
+        threads: usize,
+    ) -> Result<Vec<Measured>, BenchError> {
+        let all = plan::candidates(self.args, manifest, threads, &self.place, &self.machine);
+        if self.args.reference_config == BEST && all.len() > 1 {
+            return Ok(choose::fastest(track, all)?);
+        }
+        let alone = all.len() == 1;
+        let phases = || match alone {
+            true => vec!["prefill", "decode"],
+            false => Vec::new(),
+        };
+        Ok(all
+            .into_iter()
+            .map(|contender| Measured::new(contender, phases()))
+            .collect())
+    }
+}
+
+/// The set of configurations of which only the fastest count.
+const BEST: &str = "best";

@@ -1,0 +1,220 @@
+//! From flags and manifests to tasks and contenders.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use super::super::BenchError;
+use super::super::backend::{BackendManifest, Place};
+use super::super::machine_info::MachineInfo;
+use super::super::workload::{
+    Lane, Library, ModelText, ProcessRule, Workload, WorkloadError, cache_folder,
+};
+use super::args::RunArgs;
+use super::contender::{Contender, Task};
+use super::facts::ModelFacts;
+
+/// The physical batch of every engine that asks for no other.
+pub const N_UBATCH: usize = 512;
+/// Contexts are a multiple of this.
+const CONTEXT_STEP: usize = 256;
+/// What stands for no reference at all.
+const NONE: &str = "none";
+
+/// The references to measure against.
+///
+/// # Errors
+/// [`BenchError`] for a manifest that cannot be used, or a reference that is not built.
+pub fn references(
+    args: &RunArgs,
+    root: &Path,
+    place: &Place,
+    machine: &MachineInfo,
+) -> Result<Vec<BackendManifest>, BenchError> {
+    if args.references.iter().any(|id| id == NONE) {
+        return Ok(Vec::new());
+    }
+    let all = BackendManifest::read_all(&root.join("backends"))?;
+    let mut chosen = Vec::new();
+    for id in &args.references {
+        let manifest = BackendManifest::find(&all, id)?;
+        let configs = manifest.configs_of(&args.reference_config, &machine.cpu_flags);
+        if configs.is_empty() {
+            let names = manifest.configs.iter().map(|config| config.name.as_str());
+            return Err(BenchError::Usage(format!(
+                "{id} has no configuration '{}' that this processor can run; there are best, \
+                 spread, {}",
+                args.reference_config,
+                names.collect::<Vec<_>>().join(", ")
+            )));
+        }
+        for config in configs {
+            let command = manifest.command_line(config, place);
+            let program = Path::new(command.first().map_or("", String::as_str));
+            if program.components().count() > 1 && !program.is_file() {
+                return Err(BenchError::NoReference {
+                    name: manifest.name.clone(),
+                    program: program.to_owned(),
+                    command: manifest.build_command.clone(),
+                });
+            }
+        }
+        chosen.push(manifest.clone());
+    }
+    Ok(chosen)
+}
+
+/// What the placeholders of commands stand for.
+///
+/// # Errors
+/// [`BenchError::Streams`] when this program cannot find itself.
+pub fn place(root: &Path) -> Result<Place, BenchError> {
+    let repo = root.canonicalize().ok();
+    let repo = repo.and_then(|root| Some(root.parent()?.to_owned()));
+    Ok(Place {
+        cache: cache_folder().unwrap_or_default(),
+        repo: repo.unwrap_or_default(),
+        program: std::env::current_exe().map_err(BenchError::Streams)?,
+    })
+}
+
+/// Threads of EMEL in a lane.
+pub fn lane_threads(args: &RunArgs, lane: Lane, machine: &MachineInfo) -> usize {
+    let cores = || machine.lane_threads();
+    match lane {
+        Lane::Single => 1,
+        Lane::Multithreaded => args.threads.map_or_else(cores, NonZeroUsize::get),
+    }
+}
+
+/// EMEL, as a contender.
+pub fn emel(args: &RunArgs, threads: usize, place: &Place) -> Contender {
+    let options = [("isa", &args.isa), ("route", &args.route)];
+    Contender {
+        backend: "emel".to_owned(),
+        engine: "emel".to_owned(),
+        config: String::new(),
+        command: vec![
+            place.program.to_string_lossy().into_owned(),
+            "worker".to_owned(),
+        ],
+        cure: "build it again".to_owned(),
+        threads,
+        threads_batch: threads,
+        n_ubatch: N_UBATCH,
+        options: options
+            .map(|(name, value)| (name.to_owned(), Value::from(value.as_str())))
+            .into_iter()
+            .collect::<Map<_, _>>(),
+    }
+}
+
+/// The configurations of a reference that are to run in a lane.
+pub fn candidates(
+    args: &RunArgs,
+    manifest: &BackendManifest,
+    threads: usize,
+    place: &Place,
+    machine: &MachineInfo,
+) -> Vec<Contender> {
+    let configs = manifest.configs_of(&args.reference_config, &machine.cpu_flags);
+    let asked = args.reference_threads.map(NonZeroUsize::get);
+    let asked_batch = args.reference_threads_batch.map(NonZeroUsize::get);
+    let make = |config: &&super::super::backend::BackendConfig| {
+        let decode = config.threads.or(asked).unwrap_or(threads);
+        Contender {
+            backend: manifest.id.clone(),
+            engine: manifest.engine.clone(),
+            config: config.name.clone(),
+            command: manifest.command_line(config, place),
+            cure: manifest.build_command.clone(),
+            threads: decode,
+            threads_batch: config.threads_batch.or(asked_batch).unwrap_or(decode),
+            n_ubatch: config.n_ubatch.unwrap_or(N_UBATCH),
+            options: config.options.clone(),
+        }
+    };
+    configs.iter().map(make).collect()
+}
+
+/// A workload's model, read once for all its lanes.
+pub struct Subject {
+    /// The task, whose lane is still to be set.
+    task: Task,
+    /// What the model costs.
+    pub facts: ModelFacts,
+}
+
+impl Subject {
+    /// Finds the model, checks its digest and formats the prompt.
+    ///
+    /// # Errors
+    /// [`BenchError`].
+    pub fn prepare(
+        library: &Library,
+        workload: &Workload,
+        progress: impl FnMut(u64),
+    ) -> Result<Self, BenchError> {
+        let entry = library.model(&workload.model)?;
+        let folder = library.models_folder();
+        let model = entry.locate(folder)?;
+        let model_sha256 = entry.verify(folder, cache_folder().as_deref(), progress)?;
+        let facts = ModelFacts::read(&model).map_err(BenchError::Engine)?;
+        let reader = ModelText::read(&model)?;
+        let text = reader.format(workload, &library.prompt(workload)?)?;
+        let n_prompt = reader.count(&text);
+        if let Some(wanted) = workload.prompt_tokens.filter(|&wanted| wanted > n_prompt) {
+            return Err(BenchError::ShortPrompt {
+                workload: workload.id.clone(),
+                prompt: workload.prompt.clone(),
+                n_prompt,
+                wanted,
+            });
+        }
+        let n_prompt = workload.prompt_tokens.unwrap_or(n_prompt);
+        let needed = (n_prompt + workload.max_tokens).next_multiple_of(CONTEXT_STEP);
+        let task = Task {
+            model,
+            model_sha256,
+            text,
+            prompt_tokens: workload.prompt_tokens,
+            max_tokens: workload.max_tokens,
+            stop: workload.stop,
+            n_ctx: workload.n_ctx.unwrap_or(needed),
+            workload_id: workload.id.clone(),
+            lane: "-",
+            cold: workload.process == ProcessRule::Cold,
+        };
+        Ok(Subject { task, facts })
+    }
+
+    /// The task in a lane.
+    pub fn task(&self, lane: Lane) -> Task {
+        Task {
+            lane: lane.name(),
+            ..self.task.clone()
+        }
+    }
+}
+
+/// The lanes of a workload that are to run.
+pub fn lanes(args: &RunArgs, workload: &Workload) -> Vec<Lane> {
+    let wanted = |lane: &&Lane| args.lane.is_none_or(|only| only == **lane);
+    workload.lanes.iter().filter(wanted).copied().collect()
+}
+
+/// The workloads that are to run: what is selected, or the published suite.
+///
+/// # Errors
+/// [`WorkloadError`].
+pub fn workloads<'l>(
+    args: &RunArgs,
+    library: &'l Library,
+) -> Result<Vec<&'l Workload>, WorkloadError> {
+    let mut selection = args.selection.clone();
+    if selection.workloads.is_empty() && selection.suites.is_empty() {
+        selection.suites.push("published".to_owned());
+    }
+    library.select(&selection)
+}

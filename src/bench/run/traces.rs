@@ -1,0 +1,143 @@
+//! The folder of traces beside a records file: `NAME.traces` for `NAME.jsonl`.
+//!
+//! Every run's traces have names of their own, so that a run which is killed leaves the records
+//! that were there with the traces that they name. A finished run removes what no record names.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::cli::output::OutputError;
+
+/// How a trace's name ends.
+const ENDING: &str = ".tokens.txt";
+
+/// The folder, with this run's traces in it.
+#[derive(Debug)]
+pub struct Traces {
+    folder: PathBuf,
+    suffix: String,
+    /// The records file has taken its place, and names this run's traces.
+    committed: bool,
+    /// The folder was not there before.
+    is_new: bool,
+}
+
+impl Traces {
+    /// Makes the folder beside `records`, for the traces of the run `run_id`; none when the
+    /// records go to a device or a pipe, which has no beside.
+    ///
+    /// # Errors
+    /// [`OutputError`].
+    pub fn beside(records: &Path, run_id: &str) -> Result<Option<Self>, OutputError> {
+        let is_device = |found: fs::Metadata| !found.is_file() && !found.is_dir();
+        if fs::metadata(records).is_ok_and(is_device) {
+            return Ok(None);
+        }
+        let folder = records.with_extension("traces");
+        let is_new = !folder.is_dir();
+        if is_new {
+            fs::create_dir(&folder).map_err(|source| OutputError {
+                path: folder.clone(),
+                source,
+            })?;
+        }
+        Ok(Some(Traces {
+            folder,
+            suffix: run_id.to_owned(),
+            committed: false,
+            is_new,
+        }))
+    }
+
+    /// Where traces go, and what their names hold before the ending.
+    pub fn place(&self) -> (&Path, &str) {
+        (&self.folder, &self.suffix)
+    }
+
+    /// The records are in their place: what they do not name goes.
+    pub fn commit(mut self, named: &BTreeSet<String>) {
+        self.committed = true;
+        self.remove(|name| !named.contains(name));
+    }
+
+    fn remove(&self, unwanted: impl Fn(&str) -> bool) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten();
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.ends_with(ENDING) && unwanted(&name) {
+                // A leftover that cannot be removed harms nobody.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        if self.committed {
+            return;
+        }
+        let own = format!(".{}{ENDING}", self.suffix);
+        self.remove(|name| name.ends_with(&own));
+        if self.is_new {
+            // Refused when something else is in it, as it should be.
+            let _ = fs::remove_dir(&self.folder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_run_that_fails_leaves_what_was_there_and_one_that_ends_what_is_named() {
+        let root = std::env::temp_dir().join(format!("emel-traces-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let records = root.join("a.jsonl");
+        let write = |traces: &Traces, name: &str| {
+            let (folder, suffix) = traces.place();
+            fs::write(folder.join(format!("{name}.{suffix}.tokens.txt")), "x").unwrap();
+        };
+        let failing = Traces::beside(&records, "r0").unwrap().unwrap();
+        write(&failing, "w");
+        drop(failing);
+        assert!(!root.join("a.traces").exists());
+
+        let first = Traces::beside(&records, "r1").unwrap().unwrap();
+        write(&first, "w");
+        write(&first, "v");
+        first.commit(&BTreeSet::from(["w.r1.tokens.txt".to_owned()]));
+        assert_eq!(names(&root.join("a.traces")), ["w.r1.tokens.txt"]);
+        fs::write(root.join("a.traces/notes.md"), "mine").unwrap();
+
+        let killed = Traces::beside(&records, "r2").unwrap().unwrap();
+        write(&killed, "w");
+        drop(killed);
+        let kept = ["notes.md", "w.r1.tokens.txt"];
+        assert_eq!(names(&root.join("a.traces")), kept);
+
+        let second = Traces::beside(&records, "r3").unwrap().unwrap();
+        write(&second, "w");
+        second.commit(&BTreeSet::from(["w.r3.tokens.txt".to_owned()]));
+        let kept = ["notes.md", "w.r3.tokens.txt"];
+        assert_eq!(names(&root.join("a.traces")), kept);
+        assert!(
+            Traces::beside(Path::new("/dev/null"), "r4")
+                .unwrap()
+                .is_none()
+        );
+        fs::remove_dir_all(&root).unwrap();
+    }
+}
