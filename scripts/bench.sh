@@ -10,12 +10,13 @@ RESULTS="$ROOT/bench-results"
 
 usage() {
   cat <<TEXT
-usage: scripts/bench.sh [--suite NAME] [--no-docs] [EMEL-BENCH-RUN-ARGUMENT...]
+usage: scripts/bench.sh [--suite NAME] [--model NAME] [--no-docs] [EMEL-BENCH-RUN-ARGUMENT...]
 
   --suite NAME   which workloads (default: $SUITE; emel-bench list shows all)
+  --model NAME   of these, only those of one model
   --no-docs      leave docs/benchmarks.md as it is
 
-Other arguments go to \`emel-bench run\`, for example: scripts/bench.sh --model gemma3_270m --lane single
+Other arguments go to \`emel-bench run\`, for example: scripts/bench.sh --model gemma3_270m --lane single --runs 5
 Records and traces go to bench-results/. The published suite takes about half an hour on two cores.
 TEXT
 }
@@ -23,21 +24,14 @@ TEXT
 # shellcheck source=scripts/lib.sh
 source "$ROOT/scripts/lib.sh"
 
-# The models of the list that the chosen workloads need and that are not there: name and command.
-missing_models() {
-  "$bench" list --suite "$SUITE" --missing
-}
-
+# Fetches or generates the models that the chosen workloads need and that are not there, by the
+# commands of the list, which name scripts of this tree and emel-bench.
 obtain_models() {
   local name command
-  while IFS=$'\t' read -r name command; do
+  while IFS=$'\t' read -r name command <&3; do
     say "model $name: $command"
-    # The commands of the list start with a script of this tree or with emel-bench.
-    case "$command" in
-      "emel-bench "*) (cd "$ROOT" && eval "\"\$bench\" ${command#emel-bench }") ;;
-      *) (cd "$ROOT" && eval "$command") ;;
-    esac
-  done < <(missing_models)
+    (cd "$ROOT" && PATH="$(dirname "$bench"):$PATH" bash -euc "$command")
+  done 3< <("$bench" list --missing "${selection[@]}")
 }
 
 write_docs() {
@@ -62,7 +56,8 @@ TEXT
 }
 
 main() {
-  local docs=yes arguments=()
+  local docs=yes arguments=() model=()
+  selection=()
   while (($#)); do
     case "$1" in
       -h | --help)
@@ -73,15 +68,20 @@ main() {
         SUITE="${2:?--suite needs a name}"
         shift
         ;;
+      --model)
+        model=(--model "${2:?--model needs a name}")
+        shift
+        ;;
       --no-docs) docs=no ;;
       *) arguments+=("$1") ;;
     esac
     shift
   done
   # Half the published set, or another one, is not what the page says it is.
-  if ((${#arguments[@]})) || [[ "$SUITE" != published ]]; then
+  if ((${#arguments[@]} + ${#model[@]})) || [[ "$SUITE" != published ]]; then
     docs=no
   fi
+  selection=(--suite "$SUITE" "${model[@]}")
   EMEL_MODELS_DIR="$(realpath -m -- "${EMEL_MODELS_DIR:-$ROOT/models}")"
   export EMEL_MODELS_DIR
   ensure_system
@@ -94,7 +94,7 @@ main() {
   "$ROOT/scripts/reference/build.sh" llama.cpp >/dev/null
   obtain_models
   mkdir -p "$RESULTS"
-  "$bench" run --suite "$SUITE" -o "$RESULTS/$SUITE.jsonl" "${arguments[@]}"
+  "$bench" run "${selection[@]}" -o "$RESULTS/$SUITE.jsonl" "${arguments[@]}"
   "$bench" validate "$RESULTS/$SUITE.jsonl"
   if [[ "$docs" == yes ]]; then
     write_docs

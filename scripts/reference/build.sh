@@ -262,6 +262,7 @@ try_out() {
 cleanup() {
   if [[ -n "${PLACE:-}" ]]; then
     rm -rf -- "$PLACE"/.partial.*
+    rmdir -- "$PLACE" 2>/dev/null || true # nothing was built
   fi
   if [[ "$HOLDS_CACHE" == yes ]]; then
     rm -rf -- "$CACHE"/.partial.*

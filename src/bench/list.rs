@@ -24,6 +24,10 @@ pub struct ListArgs {
     /// How to write the tables
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+    /// Instead, a line for each model that these workloads need and that is not there: its name, a
+    /// tab, and the command that obtains it
+    #[arg(long)]
+    pub missing: bool,
 }
 
 /// What to show.
@@ -46,6 +50,9 @@ pub enum What {
 /// [`BenchError::Workload`], [`BenchError::Manifest`], [`BenchError::Streams`].
 pub fn run(args: &ListArgs) -> Result<(), BenchError> {
     let library = args.library.open()?;
+    if args.missing {
+        return print(&missing(&library, &library.select(&args.selection)?)?);
+    }
     let shows = |what| args.what == What::All || args.what == what;
     let mut parts = Vec::new();
     if shows(What::Workloads) {
@@ -63,11 +70,27 @@ pub fn run(args: &ListArgs) -> Result<(), BenchError> {
         };
         parts.push(backends(&all, cache_folder().as_deref()).render(args.format));
     }
-    let text = parts.join("\n");
+    print(&parts.join("\n"))
+}
+
+fn print(text: &str) -> Result<(), BenchError> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if !is_closed_pipe(&error) => Err(BenchError::Streams(error)),
         _ => Ok(()),
     }
+}
+
+/// The models of `chosen` that are not there, as the list has them, for a script.
+fn missing(library: &Library, chosen: &[&Workload]) -> Result<String, BenchError> {
+    let folder = library.models_folder();
+    let is_used = |name: &str| chosen.iter().any(|workload| workload.model == name);
+    let mut lines = String::new();
+    for model in library.models() {
+        if is_used(&model.name) && model.locate(folder).is_err() {
+            lines += &format!("{}\t{}\n", model.name, model.obtain_command(folder));
+        }
+    }
+    Ok(lines)
 }
 
 fn workloads(chosen: &[&Workload]) -> Grid {

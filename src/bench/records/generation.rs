@@ -14,7 +14,7 @@ use crate::bench::stats::{Ratio, Samples};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generation {
     /// What all kinds share.
-    #[serde(flatten)]
+    #[serde(skip)]
     pub head: Head,
     /// The end of what the engine wrote to standard error, when it failed.
     pub stderr_tail: Option<String>,
@@ -200,6 +200,14 @@ impl Ratios {
 
 impl Kind for Generation {
     const KIND: &'static str = "generation";
+
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn head_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
 
     fn write_groups(&self, object: &mut Map<String, Value>) {
         write_prefixed(object, "options", &self.options);

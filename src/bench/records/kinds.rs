@@ -86,7 +86,7 @@ impl Head {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
     /// What all kinds share.
-    #[serde(flatten)]
+    #[serde(skip)]
     pub head: Head,
     /// The backend's id.
     pub backend: String,
@@ -135,7 +135,7 @@ pub struct Kernel {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// What all kinds share.
-    #[serde(flatten)]
+    #[serde(skip)]
     pub head: Head,
     /// Its name: a machine's, `fork_join`, `barrier`.
     pub machine: String,
@@ -151,7 +151,7 @@ pub struct Machine {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
     /// What all kinds share.
-    #[serde(flatten)]
+    #[serde(skip)]
     pub head: Head,
     /// `read_bandwidth`, `int8_dot`, ...
     pub limit: String,
@@ -175,6 +175,14 @@ fn read_ratio_if_any(object: &Map<String, Value>) -> Result<Option<Ratio>, Fault
 impl Kind for Kernel {
     const KIND: &'static str = "kernel";
 
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn head_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
+
     fn write_groups(&self, object: &mut Map<String, Value>) {
         write_samples(object, "ns", self.ns.as_ref());
         write_prefixed(object, "options", &self.options);
@@ -194,6 +202,14 @@ impl Kind for Kernel {
 impl Kind for Machine {
     const KIND: &'static str = "machine";
 
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn head_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
+
     fn write_groups(&self, object: &mut Map<String, Value>) {
         write_samples(object, "ns", self.ns.as_ref());
         if let Some(ratio) = &self.emel_ratio {
@@ -210,6 +226,14 @@ impl Kind for Machine {
 
 impl Kind for Limit {
     const KIND: &'static str = "limit";
+
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn head_mut(&mut self) -> &mut Head {
+        &mut self.head
+    }
 
     fn write_groups(&self, _object: &mut Map<String, Value>) {}
 

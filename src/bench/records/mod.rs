@@ -111,10 +111,18 @@ impl Record {
     }
 }
 
-/// A kind of record: a struct whose scalar fields are keys as they stand, and groups of keys.
+/// A kind of record: a head and a struct whose scalar fields are keys as they stand, and groups of
+/// keys. (Serde could flatten the head into the struct, but would then no longer say which key an
+/// error is about.)
 trait Kind: Default + serde::Serialize + serde::de::DeserializeOwned {
     /// The record's `kind`.
     const KIND: &'static str;
+
+    /// What all kinds share.
+    fn head(&self) -> &Head;
+
+    /// The same, to be filled in.
+    fn head_mut(&mut self) -> &mut Head;
 
     /// Writes the groups that are not scalar fields.
     fn write_groups(&self, object: &mut Map<String, Value>);
@@ -128,8 +136,13 @@ trait Kind: Default + serde::Serialize + serde::de::DeserializeOwned {
         object.insert("schema".to_owned(), RECORD_SCHEMA.into());
         object.insert("kind".to_owned(), Self::KIND.into());
         // Serializing a struct of scalars into a value has no way to fail.
-        if let Ok(Value::Object(scalars)) = serde_json::to_value(self) {
-            object.extend(scalars);
+        for scalars in [
+            serde_json::to_value(self.head()),
+            serde_json::to_value(self),
+        ] {
+            if let Ok(Value::Object(scalars)) = scalars {
+                object.extend(scalars);
+            }
         }
         self.write_groups(&mut object);
         object
@@ -146,15 +159,20 @@ fn read_kind<K: Kind>(object: Map<String, Value>) -> Result<Box<K>, Fault> {
         return Err(Fault::Missing(key.clone()));
     }
     let object = Value::Object(object);
-    let mut record: K =
-        serde_path_to_error::deserialize(&object).map_err(|error| Fault::Value {
-            key: error.path().to_string(),
-            problem: error.inner().to_string(),
-        })?;
+    let mut record: K = scalars(&object)?;
+    *record.head_mut() = scalars(&object)?;
     if let Value::Object(object) = &object {
         record.read_groups(object)?;
     }
     Ok(Box::new(record))
+}
+
+/// The fields of a struct among an object's keys.
+fn scalars<T: serde::de::DeserializeOwned>(object: &Value) -> Result<T, Fault> {
+    serde_path_to_error::deserialize(object).map_err(|error| Fault::Value {
+        key: error.path().to_string(),
+        problem: error.inner().to_string(),
+    })
 }
 
 #[cfg(test)]

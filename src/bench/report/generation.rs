@@ -63,12 +63,7 @@ fn speed(record: &Generation, metric: Metric) -> Option<f64> {
 fn ratio(group: &Group<'_>, other: &Generation, metric: Metric) -> String {
     let may_not =
         |record: &Generation| !record.comparable || record.head.status == Status::NonComparable;
-    if group
-        .records()
-        .filter(|r| r.head.engine == "emel")
-        .any(may_not)
-        || may_not(other)
-    {
+    if group.emel.is_some_and(may_not) || may_not(other) {
         return "n/c".to_owned();
     }
     metric.ratio(other).map_or("-".to_owned(), ratio_text)
