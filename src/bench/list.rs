@@ -138,15 +138,16 @@ fn backends(all: &[BackendManifest], cache: Option<&Path>) -> Grid {
     let mut grid = Grid::new(&[
         ("backend", Align::Left),
         ("name", Align::Left),
-        ("configurations", Align::Left),
+        ("best of", Align::Left),
         ("build it with", Align::Left),
     ]);
     for backend in all {
-        let configs: Vec<&str> = backend
+        let best = backend
             .configs
             .iter()
-            .map(|one| one.name.as_str())
-            .collect();
+            .filter(|one| one.sets.contains("best"));
+        let best: Vec<&str> = best.map(|one| one.name.as_str()).collect();
+        let configs = format!("{}; {} in all", best.join(", "), backend.configs.len());
         let is_ours = backend
             .command
             .first()
@@ -159,7 +160,7 @@ fn backends(all: &[BackendManifest], cache: Option<&Path>) -> Grid {
         grid.push(vec![
             backend.id.clone(),
             backend.name.clone(),
-            configs.join(", "),
+            configs,
             state,
         ]);
     }
