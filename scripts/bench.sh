@@ -37,6 +37,8 @@ obtain_models() {
 write_docs() {
   local page="$ROOT/docs/benchmarks.md" new
   new="$(mktemp "$page.XXXXXX")"
+  # shellcheck disable=SC2064 # the name of now
+  trap "rm -f -- '$new'" EXIT
   {
     cat <<'TEXT'
 # Benchmarks

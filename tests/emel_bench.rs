@@ -186,7 +186,7 @@ fn both_engines_are_recorded_in_both_lanes_with_their_traces() {
         }
         for record in records.iter().filter(|record| record["lane"] == lane) {
             let name = record["trace"].as_str().expect("a trace");
-            let text = fs::read_to_string(bench.0.join("out.traces").join(name)).expect(name);
+            let text = fs::read_to_string(bench.0.join("out.jsonl.traces").join(name)).expect(name);
             let trace = Trace::parse(&text).expect("a valid trace");
             assert_eq!(trace.tokens.len(), 6);
             assert_eq!(trace.header.workload_id, HELLO);
@@ -228,7 +228,7 @@ fn emel_alone_and_appended() {
     let both = fs::read_to_string(&out).expect("records");
     assert!(both.starts_with(&first));
     assert_eq!(both.lines().count(), 2);
-    let traces = fs::read_dir(bench.0.join("out.traces")).expect("traces");
+    let traces = fs::read_dir(bench.0.join("out.jsonl.traces")).expect("traces");
     assert_eq!(traces.count(), 2);
     fs::write(&out, "no record\n").expect("a file");
     bench.fails(&appended, 1, &["out.jsonl:1:", "nothing is appended"]);
@@ -320,7 +320,7 @@ fn a_reference_that_fails_becomes_a_record_and_the_run_goes_on() {
 fn end_midway(bench: &Bench, out: &str, signal: &str) -> Output {
     let flags = ["-w", HELLO, "-r", "itself", "-n", "1000000", "-o", out];
     let child = bench.command(&flags).spawn().expect("emel-bench starts");
-    let traces = Path::new(out).with_extension("traces");
+    let traces = format!("{out}.traces");
     let begun = || fs::read_dir(&traces).is_ok_and(|entries| entries.count() > 2);
     for _ in 0..600 {
         if begun() {
@@ -348,7 +348,7 @@ fn a_run_that_is_ended_leaves_the_old_records_and_says_what_is_missing() {
     let trace = bench.records("out.jsonl")[0]["trace"].clone();
     let trace = bench
         .0
-        .join("out.traces")
+        .join("out.jsonl.traces")
         .join(trace.as_str().expect("a name"));
 
     let output = end_midway(&bench, &out, "INT");
@@ -358,7 +358,7 @@ fn a_run_that_is_ended_leaves_the_old_records_and_says_what_is_missing() {
     assert!(errors.contains("tiny_hello_v1 multithreaded"), "{errors}");
     assert_eq!(fs::read_to_string(&out).expect("records"), before);
     assert!(trace.is_file());
-    let traces = fs::read_dir(bench.0.join("out.traces")).expect("traces");
+    let traces = fs::read_dir(bench.0.join("out.jsonl.traces")).expect("traces");
     assert_eq!(traces.count(), 1, "the ended run's traces are gone");
 
     let output = end_midway(&bench, &out, "KILL");
@@ -366,7 +366,7 @@ fn a_run_that_is_ended_leaves_the_old_records_and_says_what_is_missing() {
     assert_eq!(fs::read_to_string(&out).expect("records"), before);
     assert!(trace.is_file());
     bench.succeeds(&flags);
-    let left = fs::read_dir(bench.0.join("out.traces")).expect("traces");
+    let left = fs::read_dir(bench.0.join("out.jsonl.traces")).expect("traces");
     assert_eq!(left.count(), 1, "the next run sweeps up");
 }
 

@@ -144,7 +144,8 @@ mod probe {
     /// One full tile product, against the sum that it stands for.
     fn product_is_right() -> bool {
         // Made for the trial: that AMX may be used is what it finds out.
-        let tiles = Tiles::configure(Amx(()), &Config::FULL);
+        // SAFETY: the only one on this thread until it is dropped here.
+        let tiles = unsafe { Tiles::configure(Amx(()), &Config::FULL) };
         let (mut a, mut b) = ([[0i8; 64]; 16], [[0i8; 64]; 16]);
         for row in 0..16 {
             for k in 0..64 {

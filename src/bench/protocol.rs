@@ -202,7 +202,7 @@ pub struct Loaded {
     pub threads_batch: usize,
     /// In words: what the threads are and how they meet.
     pub thread_contract: String,
-    /// The whole load, packing included.
+    /// The whole load: weights, packing included, vocabulary and buffers.
     pub load_ns: u64,
     /// Packing alone, where the engine can tell.
     pub pack_ns: Option<u64>,

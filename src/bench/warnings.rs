@@ -104,8 +104,8 @@ impl Warning {
         let middle = median(times).unwrap_or(0.0);
         if scores[0] > FAR {
             let message = format!(
-                "{phase}: the first run took {:.1} times the median; files or caches were cold: \
-                 add warm-up runs (--warmup)",
+                "{phase}: the first run took {:.1} times the median; something was cold: repeat \
+                 the measurement, with more runs (--runs)",
                 times[0] / middle
             );
             found.push(Warning::new(WarningKind::SlowFirstRun, message));

@@ -126,7 +126,8 @@ null! {
     },
     nothing: {
         refuse_broken(&Prompt<'_>), refuse_empty(&Prompt<'_>), refuse_long(&Prompt<'_>),
-        refuse_foreign(&Prompt<'_>), prefill(&Prompt<'_>), project(&Prompt<'_>), report_cut(),
+        refuse_foreign(&Prompt<'_>), prefill(&Prompt<'_>), project(&Prompt<'_>),
+        announce_end(&Prompt<'_>), report_cut(),
         stop_at_limit(&Step<'_>), stop_at_context(&Step<'_>), decode(&Step<'_>),
         select(&Step<'_>), report_end(&Step<'_>), halt(&Halt<'_>), ignore(),
     },
@@ -144,7 +145,7 @@ null! {
         eight_fit() = |_| true,
         four_fit() = |_| true,
     },
-    nothing: { ignore() },
+    nothing: { note_pass(), ignore() },
     less: { run_wide, run_chunk8, run_chunk4, run_scalar }
 }
 

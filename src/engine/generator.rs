@@ -162,7 +162,8 @@ sml! {
         "idle"_s + event<Prompt<'a>> [!lost && !empty && too_long] / refuse_long,
         "idle"_s + event<Prompt<'a>> [!lost && !empty && !too_long && foreign] / refuse_foreign,
         "idle"_s + event<Prompt<'a>> [!lost && !empty && !too_long && !foreign]
-            / (prefill, eval [read_whole] / project) = "prefilling"_s,
+            / (prefill, eval [read_whole] / project, eval [read_whole] / announce_end)
+            = "prefilling"_s,
         "idle"_s + unexpected_event<_> / ignore,
 
         "prefilling"_s + completion<_> [failed] = "failed"_s,
@@ -193,7 +194,8 @@ sml! {
         "finished"_s + event<Prompt<'a>> [!empty && too_long] / refuse_long,
         "finished"_s + event<Prompt<'a>> [!empty && !too_long && foreign] / refuse_foreign,
         "finished"_s + event<Prompt<'a>> [!empty && !too_long && !foreign]
-            / (prefill, eval [read_whole] / project) = "prefilling"_s,
+            / (prefill, eval [read_whole] / project, eval [read_whole] / announce_end)
+            = "prefilling"_s,
         "finished"_s + unexpected_event<_> / ignore,
 
         "failed"_s + unexpected_event<_> / ignore,
@@ -310,12 +312,16 @@ impl GenerateStateMachineContext for Driver<'_> {
         let state = &mut *self.0.borrow_mut();
         let pool = state.engine.pools.batch;
         let result = forward::logits(&mut state.engine, pool);
-        state.observer.event(Event::PromptEnds);
         state.broken = result.is_err();
         result
             .err()
             .into_iter()
             .for_each(|error| prompt.output.put(Err(error)));
+        Ok(())
+    }
+
+    fn announce_end(&mut self, _: &Prompt<'_>) -> Result<(), ()> {
+        self.0.borrow().observer.event(Event::PromptEnds);
         Ok(())
     }
 

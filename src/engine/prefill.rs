@@ -20,10 +20,9 @@ sml! {
         *"idle"_s + event<Prefill> = "planning"_s,
         "idle"_s + unexpected_event<_> / ignore,
 
-        "planning"_s + completion<_> [failed] = "failed"_s,
-        "planning"_s + completion<_> [!failed && none_left] = "done"_s,
-        "planning"_s + completion<_> [!failed && !none_left && unwanted] = "cut"_s,
-        "planning"_s + completion<_> [!failed && !none_left && !unwanted] = "choosing"_s,
+        "planning"_s + completion<_> [none_left] = "done"_s,
+        "planning"_s + completion<_> [!none_left && unwanted] = "cut"_s,
+        "planning"_s + completion<_> [!none_left && !unwanted] = "choosing"_s,
 
         "choosing"_s + completion<_> [wide_pays] / run_wide = "wide"_s,
         "choosing"_s + completion<_> [!wide_pays && eight_fit] / run_chunk8 = "chunk8"_s,
@@ -32,10 +31,13 @@ sml! {
         "choosing"_s + completion<_> [!wide_pays && !eight_fit && !four_fit]
             / run_scalar = "scalar"_s,
 
-        "wide"_s + completion<_> = "planning"_s,
-        "chunk8"_s + completion<_> = "planning"_s,
-        "chunk4"_s + completion<_> = "planning"_s,
-        "scalar"_s + completion<_> = "planning"_s,
+        "wide"_s + completion<_> = "passed"_s,
+        "chunk8"_s + completion<_> = "passed"_s,
+        "chunk4"_s + completion<_> = "passed"_s,
+        "scalar"_s + completion<_> = "passed"_s,
+
+        "passed"_s + completion<_> [failed] = "failed"_s,
+        "passed"_s + completion<_> [!failed] / note_pass = "planning"_s,
 
         "planning"_s + unexpected_event<_> / ignore,
         "choosing"_s + unexpected_event<_> / ignore,
@@ -43,6 +45,7 @@ sml! {
         "chunk8"_s + unexpected_event<_> / ignore,
         "chunk4"_s + unexpected_event<_> / ignore,
         "scalar"_s + unexpected_event<_> / ignore,
+        "passed"_s + unexpected_event<_> / ignore,
         "done"_s + unexpected_event<_> / ignore,
         "cut"_s + unexpected_event<_> / ignore,
         "failed"_s + unexpected_event<_> / ignore,
@@ -71,6 +74,10 @@ struct Context<'a> {
     policy: RoutePolicy,
     counts: &'a mut RouteCounts,
     observer: &'a dyn Observer,
+    /// What the observer answered after the last pass.
+    unwanted: bool,
+    /// Route and tokens of the last pass.
+    last: (Route, usize),
     failure: &'a mut Option<EngineError>,
 }
 
@@ -80,11 +87,7 @@ impl Context<'_> {
         let (batch, rest) = self.left.split_at(count);
         let pool = self.engine.pools.batch;
         *self.failure = forward::pass::<P>(self.engine, batch, pool).err();
-        self.counts.add(P::ROUTE, count);
-        self.observer.event(Event::Passed {
-            route: P::ROUTE,
-            tokens: count,
-        });
+        self.last = (P::ROUTE, count);
         self.left = rest;
     }
 
@@ -103,7 +106,7 @@ impl PrefillRouteStateMachineContext for Context<'_> {
     }
 
     fn unwanted(&self) -> Result<bool, ()> {
-        Ok(self.observer.wants_end())
+        Ok(self.unwanted)
     }
 
     fn wide_pays(&self) -> Result<bool, ()> {
@@ -138,6 +141,14 @@ impl PrefillRouteStateMachineContext for Context<'_> {
         Ok(())
     }
 
+    fn note_pass(&mut self) -> Result<(), ()> {
+        let (route, tokens) = self.last;
+        self.counts.add(route, tokens);
+        self.observer.event(Event::Passed { route, tokens });
+        self.unwanted = self.observer.wants_end();
+        Ok(())
+    }
+
     fn ignore(&mut self) -> Result<(), ()> {
         Ok(())
     }
@@ -163,6 +174,8 @@ pub(super) fn run(
         policy,
         counts,
         observer,
+        unwanted: observer.wants_end(),
+        last: (Route::Scalar, 0),
         failure: &mut failure,
     };
     let mut machine = PrefillRouteStateMachine::new(context);

@@ -51,7 +51,12 @@ macro_rules! tile_asm {
 
 impl Tiles {
     /// Configures this thread's tiles; all are zero then.
-    pub(crate) fn configure(_: Amx, config: &Config) -> Tiles {
+    ///
+    /// # Safety
+    ///
+    /// - No other value of this type lives on this thread: the first to be dropped would take the
+    ///   configuration from under the other.
+    pub(crate) unsafe fn configure(_: Amx, config: &Config) -> Tiles {
         // SAFETY: the proof, and every `Config` is one that the instruction takes.
         unsafe { tile_asm!("ldtilecfg [{config}]", config = in(reg) config) };
         Tiles {
@@ -141,7 +146,8 @@ mod tests {
             let a: [[i8; 64]; 16] = std::array::from_fn(|_| std::array::from_fn(|_| byte()));
             let b: [[i8; 64]; 16] = std::array::from_fn(|_| std::array::from_fn(|_| byte()));
             let mut c = [[i32::MAX; 16]; 16];
-            let tiles = Tiles::configure(amx, &Config::FULL);
+            // SAFETY: the only one on this thread until it is dropped here.
+            let tiles = unsafe { Tiles::configure(amx, &Config::FULL) };
             // SAFETY: full tiles, from and to arrays of sixteen rows of 64 bytes.
             unsafe {
                 tiles.load::<7>(c.as_ptr().cast(), 64);
@@ -170,7 +176,8 @@ mod tests {
         };
         let from: [u8; 16 * 100] = std::array::from_fn(|i| i as u8);
         let mut to = [1u8; 16 * 80];
-        let tiles = Tiles::configure(amx, &Config::FULL);
+        // SAFETY: the only one on this thread until it is dropped here.
+        let tiles = unsafe { Tiles::configure(amx, &Config::FULL) };
         // SAFETY: sixteen rows of 64 bytes, 100 and 80 apart, lie in the arrays.
         unsafe {
             tiles.store::<5>(to.as_mut_ptr(), 80);

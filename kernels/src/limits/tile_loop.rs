@@ -15,7 +15,8 @@ pub(super) const OPERATIONS: u64 = 4 * 2 * 16 * 64 * 16;
 /// - This process may use AMX; `turns` is at least one.
 pub(super) unsafe fn run(turns: u64) {
     let Some(amx) = Amx::new() else { return };
-    let tiles = Tiles::configure(amx, &Config::FULL);
+    // SAFETY: the only one on this thread until it is dropped here.
+    let tiles = unsafe { Tiles::configure(amx, &Config::FULL) };
     let bytes = [0x11u8; 1024];
     // SAFETY: full tiles from 1024 bytes; the loop changes its counter, flags and tiles alone.
     unsafe {

@@ -192,6 +192,13 @@ impl BackendManifest {
             if !names.insert(&config.name) {
                 return fail("configs", format!("holds '{}' twice", config.name));
             }
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+            if config.name.is_empty() || !config.name.chars().all(is_plain) {
+                return fail(
+                    "configs",
+                    format!("'{}' must be letters, digits and any of _.-", config.name),
+                );
+            }
             let numbers = [config.threads, config.threads_batch, config.n_ubatch];
             if numbers.contains(&Some(0)) {
                 return fail(
@@ -295,6 +302,7 @@ mod tests {
             ("configs", json!([])),
             ("configs", json!([{"name": "a"}, {"name": "a"}])),
             ("configs", json!([{"name": "a", "threads": 0}])),
+            ("configs", json!([{"name": "../a"}])),
         ] {
             let error = changed(field, value);
             assert!(error.contains("x.json") && error.contains(field), "{error}");

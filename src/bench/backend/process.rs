@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -57,14 +57,14 @@ pub enum BackendError {
         stderr_tail: String,
     },
     /// Its answer is none.
-    #[error("{name} answered what is no answer to `{op}`: {source}: {answer}")]
+    #[error("{name} answered what is no answer to `{op}`: {problem}: {answer}")]
     Garbled {
         /// The backend.
         name: String,
         /// What was asked.
         op: &'static str,
         /// What is wrong.
-        source: serde_json::Error,
+        problem: String,
         /// The beginning of the answer.
         answer: String,
     },
@@ -94,14 +94,22 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// How long a backend may take to end by itself.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// How long the last words of one that has ended are waited for.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How variables begin that would change what an engine does.
+const SETTINGS: [&str; 5] = ["OMP_", "GOMP_", "KMP_", "GGML_", "LLAMA_"];
+
 /// A running backend.
 #[derive(Debug)]
 pub struct Backend {
     name: String,
     child: Child,
-    /// Closed first, which asks the process to end.
-    input: Option<ChildStdin>,
-    answers: Receiver<std::io::Result<String>>,
+    /// Lines for its standard input, which a thread writes: a backend that does not read must not
+    /// stop this program. Closed first, which asks the process to end.
+    input: Option<Sender<Vec<u8>>>,
+    /// Closed before the listeners are waited for: one of them may be about to send.
+    answers: Option<Receiver<std::io::Result<String>>>,
     tail: Arc<Mutex<VecDeque<u8>>>,
     listeners: Vec<JoinHandle<()>>,
     interrupt: Interrupt,
@@ -126,7 +134,15 @@ impl Backend {
             source,
             cure: cure.to_owned(),
         };
-        let mut child = Command::new(program)
+        let mut command_line = Command::new(program);
+        // What the caller's shell says to threading libraries is no part of a configuration.
+        for (name, _) in std::env::vars_os() {
+            let is_of = |prefix| name.to_string_lossy().starts_with(prefix);
+            if SETTINGS.into_iter().any(is_of) {
+                command_line.env_remove(&name);
+            }
+        }
+        let mut child = command_line
             .args(command.iter().skip(1))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -162,9 +178,9 @@ impl Backend {
         }
         Ok(Backend {
             name: name.to_owned(),
-            input: child.stdin.take(),
+            input: child.stdin.take().map(writer),
             child,
-            answers,
+            answers: Some(answers),
             tail,
             listeners,
             interrupt: interrupt.clone(),
@@ -186,12 +202,13 @@ impl Backend {
         // A request is made of numbers and strings, which have a JSON form.
         let mut line = serde_json::to_vec(request).unwrap_or_default();
         line.push(b'\n');
-        let sent = match &mut self.input {
-            Some(input) => input.write_all(&line).and_then(|()| input.flush()),
-            None => Err(std::io::ErrorKind::BrokenPipe.into()),
-        };
-        if sent.is_err() {
-            return Err(self.death());
+        if let Some(stray) = self.stray() {
+            self.end();
+            return Err(self.garbled(op, &stray, "nobody asked for it"));
+        }
+        // That the process is gone shows in the waiting.
+        if let Some(input) = &self.input {
+            let _ = input.send(line);
         }
         let answer = self.wait()?;
         match serde_json::from_str(&answer) {
@@ -203,23 +220,34 @@ impl Backend {
             }),
             Err(_) => {
                 // The untagged form hides what is wrong with the answer one hoped for.
-                let source = serde_json::from_str::<T>(&answer).err();
+                let problem = serde_json::from_str::<T>(&answer).err();
                 self.end();
-                let source = source.unwrap_or_else(|| serde::de::Error::custom("ambiguous"));
-                Err(BackendError::Garbled {
-                    name: self.name.clone(),
-                    op,
-                    source,
-                    answer: answer.chars().take(200).collect(),
-                })
+                let problem = problem.map_or_else(String::new, |error| error.to_string());
+                Err(self.garbled(op, &answer, &problem))
             }
+        }
+    }
+
+    /// A line that the backend said unasked.
+    fn stray(&self) -> Option<String> {
+        self.answers.as_ref()?.try_recv().ok()?.ok()
+    }
+
+    fn garbled(&self, op: &'static str, answer: &str, problem: &str) -> BackendError {
+        BackendError::Garbled {
+            name: self.name.clone(),
+            op,
+            problem: problem.to_owned(),
+            answer: answer.chars().take(200).collect(),
         }
     }
 
     fn wait(&mut self) -> Result<String, BackendError> {
         let begun = Instant::now();
         loop {
-            match self.answers.recv_timeout(GLANCE) {
+            let gone = Err(RecvTimeoutError::Disconnected);
+            let answers = self.answers.as_ref();
+            match answers.map_or(gone, |answers| answers.recv_timeout(GLANCE)) {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => return Err(self.death()),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -272,10 +300,14 @@ impl Backend {
                 }
             }
         };
-        for listener in self.listeners.drain(..) {
-            // A listener that panicked has nothing more to say.
-            let _ = listener.join();
+        self.answers = None;
+        // What it started itself may hold its streams open for longer than anyone wants to wait.
+        let begun = Instant::now();
+        let listening = |listener: &JoinHandle<()>| !listener.is_finished();
+        while self.listeners.iter().any(listening) && begun.elapsed() < LAST_WORDS {
+            std::thread::sleep(Duration::from_millis(2));
         }
+        self.listeners.clear();
         status
     }
 
@@ -295,10 +327,22 @@ impl Backend {
 impl Drop for Backend {
     fn drop(&mut self) {
         self.input = None;
-        // Its answers, should any be on the way, must not keep it from ending.
-        while self.answers.try_recv().is_ok() {}
+        self.answers = None;
         self.leave(FAREWELL);
     }
+}
+
+/// A thread that writes lines to `input` until there are no more, or nobody reads them.
+fn writer(mut input: ChildStdin) -> Sender<Vec<u8>> {
+    let (sender, lines) = channel::<Vec<u8>>();
+    std::thread::spawn(move || {
+        for line in lines {
+            if input.write_all(&line).and_then(|()| input.flush()).is_err() {
+                return;
+            }
+        }
+    });
+    sender
 }
 
 fn keep_tail(mut errors: impl Read, tail: &Mutex<VecDeque<u8>>) {
@@ -362,6 +406,29 @@ mod tests {
                 "{nonsense}: {error}"
             );
         }
+    }
+
+    #[test]
+    fn a_chatterbox_is_ended_and_keeps_nobody_waiting() {
+        let lines = "for i in 1 2 3 4 5 6 7 8; do echo hello; done; exec sleep 1000";
+        let mut backend = shell(&format!("read x; {lines}"), 60 * SECOND);
+        let error = ask(&mut backend).unwrap_err();
+        assert!(matches!(error, BackendError::Garbled { .. }), "{error}");
+        // An answer too many is not taken for the next one's.
+        let answer = r#"{"ns":[1.5],"operations":2}"#;
+        let script = format!("while read x; do echo '{answer}'; echo '{answer}'; done");
+        let mut backend = shell(&script, 60 * SECOND);
+        assert!(ask(&mut backend).is_ok());
+        std::thread::sleep(SECOND / 5);
+        let error = ask(&mut backend).unwrap_err().to_string();
+        assert!(error.contains("nobody asked"), "{error}");
+        // A child of its own that outlives it holds the streams open.
+        let mut backend = shell("read x; sleep 1000 & exit 3", 60 * SECOND);
+        let error = ask(&mut backend).unwrap_err();
+        assert!(matches!(
+            error,
+            BackendError::Died { .. } | BackendError::Late { .. }
+        ));
     }
 
     #[test]

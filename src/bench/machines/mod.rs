@@ -3,7 +3,10 @@
 //! Nanoseconds for each dispatch of every state machine of the engine, its actions doing nothing;
 //! for each fork and join of the lanes over a job without work (`fork_join`: a lane that comes late
 //! is not waited for); and for a meeting that every lane takes part in (`barrier`), against
-//! OpenMP's barrier in a reference. Records are of kind `machine`.
+//! OpenMP's barrier in a reference. Lanes come together twice in a meeting, at its beginning and at
+//! its end, where OpenMP's threads do once; a lane that finds others at work on its core gives way
+//! sooner than an OpenMP thread does, so only an idle machine compares the two. Records are of kind
+//! `machine`.
 
 mod meeting;
 

@@ -109,8 +109,8 @@ pub fn is_emel(record: &Record) -> bool {
     }
 }
 
-/// The generation records by model, workload and lane, in the order of their first appearance. Of
-/// records that say the same of different times, the last one counts.
+/// The generation records by workload and lane, in the order of their first appearance; of several
+/// runs the last one counts.
 #[must_use]
 pub fn groups(records: &[Record]) -> Vec<Group<'_>> {
     let generations = records.iter().filter_map(|record| match record {
@@ -121,7 +121,14 @@ pub fn groups(records: &[Record]) -> Vec<Group<'_>> {
     for record in generations {
         let is_same = |group: &&mut Group<'_>| {
             group.any().is_some_and(|other| {
-                (&other.workload_id, &other.lane) == (&record.workload_id, &record.lane)
+                let key = |of: &Generation| {
+                    (
+                        of.workload_id.clone(),
+                        of.lane.clone(),
+                        of.head.run_id.clone(),
+                    )
+                };
+                key(other) == key(record)
             })
         };
         let group = match groups.iter_mut().find(is_same) {
@@ -151,5 +158,20 @@ pub fn groups(records: &[Record]) -> Vec<Group<'_>> {
             None => group.others.push(record),
         }
     }
-    groups
+    latest(groups)
+}
+
+/// Of several runs of one workload in one lane the last: speeds of one and ratios of another would
+/// not fit together.
+fn latest(groups: Vec<Group<'_>>) -> Vec<Group<'_>> {
+    let key = |group: &Group<'_>| {
+        let any = group.any();
+        any.map(|record| (record.workload_id.clone(), record.lane.clone()))
+    };
+    let keys: Vec<_> = groups.iter().map(key).collect();
+    let is_last = |at: usize| !keys[at + 1..].contains(&keys[at]);
+    let all = groups.into_iter().enumerate();
+    all.filter(|(at, _)| is_last(*at))
+        .map(|(_, group)| group)
+        .collect()
 }

@@ -25,7 +25,9 @@ pub struct Frame<'a> {
     pub task: &'a Task,
     /// What the model costs.
     pub facts: &'a ModelFacts,
-    /// What the machine can do.
+    /// Threads of the lane.
+    pub threads: usize,
+    /// What the machine can do with them.
     pub limits: Option<&'a MachineLimits>,
     /// The machine, as it was before the measurement.
     pub machine: &'a MachineInfo,
@@ -86,7 +88,14 @@ impl Frame<'_> {
             ));
             return;
         }
-        if self.workload.comparable {
+        let threads = |measured: &Measured| {
+            let contender = &measured.contender;
+            (contender.threads, contender.threads_batch)
+        };
+        // Speeds of unequal threads, or of an engine that failed, are no ratio.
+        let alike = threads(emel) == threads(reference);
+        let both = emel.failure.is_none() && reference.failure.is_none();
+        if self.workload.comparable && alike && both {
             record.ratios = Some(ratios(emel, reference, self.task.cold));
         }
         let (ours, theirs) = (&emel.observed, &reference.observed);
@@ -207,7 +216,8 @@ impl Frame<'_> {
         record.read_bytes_per_second = rate((weights + cache) as f64, decode);
         let operations = self.facts.prefill_operations(n_prompt as u64);
         record.int8_ops_per_second = rate(operations as f64, prefill);
-        if let Some(limits) = self.limits {
+        let of_lane = record.head.threads == self.threads as u64;
+        if let Some(limits) = self.limits.filter(|_| of_lane) {
             let (read, int8) = (limits.read_bytes_per_second, limits.int8_ops_per_second);
             record.machine_read_bytes_per_second = Some(read);
             record.machine_int8_ops_per_second = Some(int8);

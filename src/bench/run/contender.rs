@@ -163,11 +163,11 @@ impl Runner {
 
 /// Nanoseconds a token of a run's steps; none when it took none.
 pub fn step_ns(ran: &Ran) -> Option<f64> {
-    let total: u64 = ran.step_ns.iter().sum();
-    (!ran.step_ns.is_empty()).then(|| total as f64 / ran.step_ns.len() as f64)
+    let total: f64 = ran.step_ns.iter().map(|&ns| ns as f64).sum();
+    (!ran.step_ns.is_empty()).then(|| total / ran.step_ns.len() as f64)
 }
 
 /// Nanoseconds from the text to the first token.
-pub fn first_token_ns(ran: &Ran) -> u64 {
-    ran.tokenize_ns.unwrap_or(0) + ran.prefill_ns + ran.first_token_ns
+pub fn first_token_ns(ran: &Ran) -> f64 {
+    ran.tokenize_ns.unwrap_or(0) as f64 + ran.prefill_ns as f64 + ran.first_token_ns as f64
 }

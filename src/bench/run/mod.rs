@@ -60,6 +60,10 @@ struct Bench<'a> {
 /// [`BenchError`]; the output file is then what it was.
 pub fn run(args: &RunArgs) -> Result<(), BenchError> {
     args.snapshot.prepare()?;
+    if args.snapshot.snapshot.is_some() && args.reference_config != BEST {
+        let problem = "a snapshot holds ratios to the fastest: use --reference-config best";
+        return Err(BenchError::Usage(problem.to_owned()));
+    }
     let library = args.library.open()?;
     let machine = MachineInfo::read();
     let place = plan::place(library.root())?;
@@ -77,6 +81,10 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
         })
         .collect();
     let interrupt = Interrupt::install().map_err(BenchError::Streams)?;
+    // What is wrong with any of them shows before hours of measuring.
+    for workload in &workloads {
+        Subject::prepare(&library, workload, |_| ())?;
+    }
     let run_id = run_id();
     let output = args.output.as_deref();
     let file = output
@@ -86,6 +94,8 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
         .map(|path| Traces::beside(path, &run_id))
         .transpose()?;
     let traces = traces.flatten();
+    let replaced = output.filter(|path| path.is_file()).map(read_records);
+    let replaced = replaced.and_then(Result::ok).unwrap_or_default();
     let bench = Bench {
         args,
         library: &library,
@@ -103,7 +113,8 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
         records.iter().for_each(|record| file.push(record));
         file.commit()?;
         if let Some(traces) = traces {
-            traces.commit(&named_traces(&read_records(path)?));
+            let named = named_traces(&read_records(path)?);
+            traces.commit(&named, &named_traces(&replaced));
         }
     }
     show(args, &records)?;
@@ -233,6 +244,7 @@ impl Bench<'_> {
             lane: pairing.lane,
             task: &task,
             facts: &subject.facts,
+            threads,
             limits,
             machine: &self.machine,
             run_id: &self.run_id,
@@ -250,17 +262,12 @@ impl Bench<'_> {
         threads: usize,
     ) -> Result<Vec<Measured>, BenchError> {
         let all = plan::candidates(self.args, manifest, threads, &self.place, &self.machine);
-        if self.args.reference_config == BEST && all.len() > 1 {
+        if self.args.reference_config == BEST {
             return Ok(choose::fastest(track, all)?);
         }
-        let alone = all.len() == 1;
-        let phases = || match alone {
-            true => vec!["prefill", "decode"],
-            false => Vec::new(),
-        };
         Ok(all
             .into_iter()
-            .map(|contender| Measured::new(contender, phases()))
+            .map(|contender| Measured::new(contender, Vec::new()))
             .collect())
     }
 }

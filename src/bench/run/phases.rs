@@ -20,13 +20,13 @@ impl Round<'_> {
 
     /// From the text, or the start of the process, to the first token.
     fn ttft_ns(&self) -> f64 {
-        first_token_ns(self.ran) as f64 + self.start_ns
+        first_token_ns(self.ran) + self.start_ns
     }
 
     /// Everything.
     fn total_ns(&self) -> f64 {
-        let steps: u64 = self.ran.step_ns.iter().sum();
-        self.ttft_ns() + (steps + self.ran.detokenize_ns.unwrap_or(0)) as f64
+        let steps: f64 = self.ran.step_ns.iter().map(|&ns| ns as f64).sum();
+        self.ttft_ns() + steps + self.ran.detokenize_ns.unwrap_or(0) as f64
     }
 }
 
@@ -69,6 +69,18 @@ pub fn phases(measured: &Measured, cold: bool) -> Phases {
     }
 }
 
+/// Of the steps that both took: later ones see a longer context and cost more.
+fn decode_ratio(pairs: &[(Round<'_>, Round<'_>)]) -> Option<Ratio> {
+    let of_pair = |(ours, theirs): &(Round<'_>, Round<'_>)| {
+        let steps = ours.ran.step_ns.iter().zip(&theirs.ran.step_ns);
+        steps.fold((0.0, 0.0), |sums, (&ours, &theirs)| {
+            (sums.0 + ours as f64, sums.1 + theirs as f64)
+        })
+    };
+    let (ours, theirs): (Vec<f64>, Vec<f64>) = pairs.iter().map(of_pair).unzip();
+    Ratio::of_speed(&ours, &theirs)
+}
+
 /// `emel`'s speed over `reference`'s, a sample a round in which both ran. Whole runs are compared
 /// only where both generated as many tokens.
 pub fn ratios(emel: &Measured, reference: &Measured, cold: bool) -> Ratios {
@@ -95,7 +107,7 @@ pub fn ratios(emel: &Measured, reference: &Measured, cold: bool) -> Ratios {
     };
     Ratios {
         prefill: all(&|round| Some(round.ran.prefill_ns as f64)),
-        decode: all(&|round| step_ns(round.ran)),
+        decode: decode_ratio(&pairs),
         ttft: all(&|round| Some(round.ttft_ns())),
         load: Ratio::of_speed(&loads(emel), &loads(reference)),
         total: all(&|round| as_long.then(|| round.total_ns())),

@@ -37,7 +37,13 @@ pub fn references(
     }
     let all = BackendManifest::read_all(&root.join("backends"))?;
     let mut chosen = Vec::new();
+    let mut ids: Vec<&String> = Vec::new();
     for id in &args.references {
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    for id in ids {
         let manifest = BackendManifest::find(&all, id)?;
         let configs = manifest.configs_of(&args.reference_config, &machine.cpu_flags);
         if configs.is_empty() {

@@ -1,7 +1,8 @@
-//! The folder of traces beside a records file: `NAME.traces` for `NAME.jsonl`.
+//! The folder of traces beside a records file: `NAME.jsonl.traces` for `NAME.jsonl`.
 //!
 //! Every run's traces have names of their own, so that a run which is killed leaves the records
-//! that were there with the traces that they name. A finished run removes what no record names.
+//! that were there with the traces that they name. A finished run removes those of the records that
+//! it replaces.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +35,9 @@ impl Traces {
         if fs::metadata(records).is_ok_and(is_device) {
             return Ok(None);
         }
-        let folder = records.with_extension("traces");
+        let mut name = records.file_name().unwrap_or_default().to_owned();
+        name.push(".traces");
+        let folder = records.with_file_name(name);
         let is_new = !folder.is_dir();
         if is_new {
             fs::create_dir(&folder).map_err(|source| OutputError {
@@ -55,10 +58,13 @@ impl Traces {
         (&self.folder, &self.suffix)
     }
 
-    /// The records are in their place: what they do not name goes.
-    pub fn commit(mut self, named: &BTreeSet<String>) {
+    /// The records are in their place, and name `named`: what the ones that they replace named
+    /// and they do not goes, and what runs that were killed have left.
+    pub fn commit(mut self, named: &BTreeSet<String>, replaced: &BTreeSet<String>) {
         self.committed = true;
-        self.remove(|name| !named.contains(name));
+        self.remove(|name| {
+            !named.contains(name) && (replaced.contains(name) || is_orphan(name, &self.suffix))
+        });
     }
 
     fn remove(&self, unwanted: impl Fn(&str) -> bool) {
@@ -66,7 +72,7 @@ impl Traces {
         for entry in entries.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if name.ends_with(ENDING) && unwanted(&name) {
+            if name.contains(ENDING) && unwanted(&name) {
                 // A leftover that cannot be removed harms nobody.
                 let _ = fs::remove_file(entry.path());
             }
@@ -74,13 +80,31 @@ impl Traces {
     }
 }
 
+/// Whether a trace is of a run whose process, the last part of its id, is no more. Only where the
+/// system lists its processes.
+fn is_orphan(name: &str, own: &str) -> bool {
+    let id = name
+        .split(ENDING)
+        .next()
+        .and_then(|stem| stem.rsplit('.').next());
+    let process = id
+        .filter(|id| *id != own)
+        .and_then(|id| id.rsplit_once('-'))
+        .and_then(|(_, process)| u32::from_str_radix(process, 16).ok());
+    let processes = Path::new("/proc");
+    process.is_some_and(|process| {
+        processes.join("self").exists() && !processes.join(process.to_string()).exists()
+    })
+}
+
 impl Drop for Traces {
     fn drop(&mut self) {
         if self.committed {
             return;
         }
+        // Unfinished ones too, whose names go on after the ending.
         let own = format!(".{}{ENDING}", self.suffix);
-        self.remove(|name| name.ends_with(&own));
+        self.remove(|name| name.contains(&own));
         if self.is_new {
             // Refused when something else is in it, as it should be.
             let _ = fs::remove_dir(&self.folder);
@@ -113,26 +137,37 @@ mod tests {
         let failing = Traces::beside(&records, "r0").unwrap().unwrap();
         write(&failing, "w");
         drop(failing);
-        assert!(!root.join("a.traces").exists());
+        assert!(!root.join("a.jsonl.traces").exists());
 
         let first = Traces::beside(&records, "r1").unwrap().unwrap();
         write(&first, "w");
         write(&first, "v");
-        first.commit(&BTreeSet::from(["w.r1.tokens.txt".to_owned()]));
-        assert_eq!(names(&root.join("a.traces")), ["w.r1.tokens.txt"]);
-        fs::write(root.join("a.traces/notes.md"), "mine").unwrap();
+        let named = |name: &str| BTreeSet::from([format!("{name}.tokens.txt")]);
+        let none = BTreeSet::new();
+        first.commit(&named("w.r1"), &none);
+        let kept = ["v.r1.tokens.txt", "w.r1.tokens.txt"];
+        assert_eq!(names(&root.join("a.jsonl.traces")), kept);
+        // A process of this number cannot be.
+        let orphan = root.join("a.jsonl.traces/w.6b0f7e57-ffffffff.tokens.txt.tmp");
+        fs::write(orphan, "half").unwrap();
+        fs::write(root.join("a.jsonl.traces/notes.md"), "mine").unwrap();
 
         let killed = Traces::beside(&records, "r2").unwrap().unwrap();
         write(&killed, "w");
         drop(killed);
-        let kept = ["notes.md", "w.r1.tokens.txt"];
-        assert_eq!(names(&root.join("a.traces")), kept);
+        let orphan = "w.6b0f7e57-ffffffff.tokens.txt.tmp";
+        let kept = ["notes.md", "v.r1.tokens.txt", orphan, "w.r1.tokens.txt"];
+        assert_eq!(names(&root.join("a.jsonl.traces")), kept);
 
         let second = Traces::beside(&records, "r3").unwrap().unwrap();
         write(&second, "w");
-        second.commit(&BTreeSet::from(["w.r3.tokens.txt".to_owned()]));
+        let replaced = ["v.r1", "w.r1"]
+            .iter()
+            .flat_map(|name| named(name))
+            .collect();
+        second.commit(&named("w.r3"), &replaced);
         let kept = ["notes.md", "w.r3.tokens.txt"];
-        assert_eq!(names(&root.join("a.traces")), kept);
+        assert_eq!(names(&root.join("a.jsonl.traces")), kept);
         assert!(
             Traces::beside(Path::new("/dev/null"), "r4")
                 .unwrap()

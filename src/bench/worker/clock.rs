@@ -14,10 +14,8 @@ pub struct Clock {
 /// What a [`Clock`] has noted since it was last taken.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
-    load_begins: Option<Instant>,
     pack_begins: Option<Instant>,
     packed: Option<Instant>,
-    ready: Option<Instant>,
     prompt_begins: Option<Instant>,
     prompt_ends: Option<Instant>,
     step_begins: Option<Instant>,
@@ -37,11 +35,6 @@ fn between(begin: Option<Instant>, end: Option<Instant>) -> Option<Duration> {
 }
 
 impl Marks {
-    /// The whole load.
-    pub fn load(&self) -> Option<Duration> {
-        between(self.load_begins, self.ready)
-    }
-
     /// Packing.
     pub fn pack(&self) -> Option<Duration> {
         between(self.pack_begins, self.packed)
@@ -66,10 +59,8 @@ impl Marks {
 
     fn note(&mut self, event: Event, now: Instant) {
         match event {
-            Event::LoadBegins => self.load_begins = Some(now),
             Event::Packing { done: 0, .. } => self.pack_begins = Some(now),
             Event::Packed => self.packed = Some(now),
-            Event::Ready => self.ready = Some(now),
             Event::PromptBegins { .. } => self.prompt_begins = Some(now),
             Event::Passed { route, tokens } => {
                 self.passes[route as usize] += 1;
@@ -82,7 +73,11 @@ impl Marks {
                 Some(step) => self.steps.push(step),
                 None => self.first_token = between(self.selecting, Some(now)).unwrap_or_default(),
             },
-            Event::Bound | Event::Packing { .. } | Event::PromptCut => {}
+            Event::LoadBegins
+            | Event::Bound
+            | Event::Packing { .. }
+            | Event::Ready
+            | Event::PromptCut => {}
         }
     }
 }
@@ -115,10 +110,7 @@ mod tests {
         let at = |ms| zero + Duration::from_millis(ms);
         let ms = Duration::from_millis;
         let mut marks = Marks::default();
-        assert_eq!(
-            (marks.load(), marks.pack(), marks.prefill()),
-            (None, None, None)
-        );
+        assert_eq!((marks.pack(), marks.prefill()), (None, None));
         let packing = |done| Event::Packing { done, total: 2 };
         let route = Route::Wide;
         let events = [
@@ -149,7 +141,6 @@ mod tests {
         for (time, event) in events {
             marks.note(event, at(time));
         }
-        assert_eq!(marks.load(), Some(ms(10)));
         assert_eq!(marks.pack(), Some(ms(7)));
         assert_eq!(marks.prefill(), Some(ms(11)));
         assert_eq!(marks.first_token, ms(4));

@@ -18,6 +18,7 @@ use serde::Serialize;
 use super::kernels::KernelBench;
 use super::protocol::{Answer, Request};
 use super::{BenchError, machines};
+use crate::cli::output::remove_unfinished;
 
 /// The longest request that is read.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;
@@ -53,6 +54,7 @@ fn requests() -> std::io::Result<Receiver<Vec<u8>>> {
                 .take(MAX_REQUEST_BYTES)
                 .read_until(b'\n', &mut line);
             if !matches!(read, Ok(1..)) || sender.send(line).is_err() {
+                remove_unfinished();
                 std::process::exit(0);
             }
         }

@@ -89,10 +89,14 @@ impl Model {
             ..LoadOptions::new(execution, routes)
         };
         let clock = Rc::new(Clock::default());
+        let begun = Instant::now();
         let engine = Engine::load_with(&load.model, &engine_options, &*clock)?;
         let tokenizer = Tokenizer::from_metadata(engine.source().metadata())?;
         let marks = clock.take(0);
         let sampler = Sampler::new(&SamplerConfig::greedy(), engine.n_vocab())?;
+        let ids = 0..TokenId::try_from(tokenizer.n_vocab()).unwrap_or(TokenId::MAX);
+        let end_tokens = ids.filter(|&id| tokenizer.is_eog(id)).collect();
+        let load_ns = ns(begun.elapsed());
         let loaded = Loaded {
             engine: "emel".to_owned(),
             engine_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -107,7 +111,7 @@ impl Model {
                 "{} lanes for decode, {} for prompts, meeting at a spin-then-park barrier",
                 execution.lanes, execution.lanes_batch
             ),
-            load_ns: marks.load().map_or(0, ns),
+            load_ns,
             pack_ns: marks.pack().map(ns),
             options: options.applied(),
         };
@@ -120,8 +124,6 @@ impl Model {
             numerics: loaded.numerics.clone(),
             ..TraceHeader::default()
         };
-        let ids = 0..TokenId::try_from(tokenizer.n_vocab()).unwrap_or(TokenId::MAX);
-        let end_tokens = ids.filter(|&id| tokenizer.is_eog(id)).collect();
         let limits = Limits {
             max_tokens: None,
             end_tokens: Vec::new(),
