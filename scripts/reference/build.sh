@@ -226,7 +226,14 @@ make_build() {
   shopt -s nullglob
   read -ra flags <<<"$(build_flags "$build")"
   say "building $ID/$build"
-  logged "$work/cmake.log" cmake -S "$HERE" -B "$work/objects" -G Ninja "${COMMON_FLAGS[@]}" \
+  # A copy at a place of its own, since CMake remembers where sources lie, and this tree may be one
+  # of several.
+  rm -rf -- "$work/own"
+  cp -a -- "$HERE" "$work/own" || die "cannot copy to $work$(full_disk)"
+  if ! grep -qsxF "CMAKE_HOME_DIRECTORY:INTERNAL=$work/own" "$work/objects/CMakeCache.txt"; then
+    rm -f -- "$work/objects/CMakeCache.txt"
+  fi
+  logged "$work/cmake.log" cmake -S "$work/own" -B "$work/objects" -G Ninja "${COMMON_FLAGS[@]}" \
     "${flags[@]}" -DREFERENCE_TREE="$TREE" -DREFERENCE_ENGINE="$BACKEND" \
     -DREFERENCE_VERSION="$VERSION" -DREFERENCE_COMMIT="$COMMIT_NAME" \
     -DREFERENCE_BUILD="$build" || die "cmake failed for $ID/$build$(full_disk)"
