@@ -2,6 +2,8 @@
 
 mod manifest;
 mod process;
+mod ready;
 
 pub use manifest::{BackendConfig, BackendManifest, ManifestError, Place};
 pub use process::{Backend, BackendError};
+pub use ready::NONE;

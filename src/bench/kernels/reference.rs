@@ -2,14 +2,11 @@
 
 use super::pairs::Side;
 use crate::bench::BenchError;
-use crate::bench::backend::{BackendManifest, Place};
+use crate::bench::backend::{BackendManifest, NONE, Place};
 use crate::bench::machine_info::MachineInfo;
 use crate::bench::run;
 use crate::cli::interrupt::Interrupt;
 use std::path::{Path, PathBuf};
-
-/// What stands for no reference.
-const NONE: &str = "none";
 
 /// The flags that choose a reference.
 #[derive(clap::Args)]
@@ -65,27 +62,8 @@ impl ReferenceArgs {
                 manifest.id
             )));
         }
-        let configs = manifest.configs_of(&self.reference_config, &MachineInfo::read().cpu_flags);
-        if configs.is_empty() {
-            let names = manifest.configs.iter().map(|config| config.name.as_str());
-            return Err(BenchError::Usage(format!(
-                "{} has no configuration '{}' that this processor can run; there are best, {}",
-                manifest.id,
-                self.reference_config,
-                names.collect::<Vec<_>>().join(", ")
-            )));
-        }
-        for config in &configs {
-            let command = manifest.command_line(config, place);
-            let program = Path::new(command.first().map_or("", String::as_str));
-            if program.components().count() > 1 && !program.is_file() {
-                return Err(BenchError::NoReference {
-                    name: manifest.name.clone(),
-                    program: program.to_owned(),
-                    command: manifest.build_command.clone(),
-                });
-            }
-        }
+        let flags = MachineInfo::read().cpu_flags;
+        let configs = manifest.ready(&self.reference_config, &flags, place)?;
         let side = |config| Side::reference(manifest, config, place, interrupt);
         Ok(configs.into_iter().map(side).collect())
     }
@@ -130,7 +108,7 @@ mod tests {
     fn what_is_missing_is_said_with_its_cure() {
         for (reference, config, program, says) in [
             ("x", "best", "/no/such/program", "build it with make x"),
-            ("x", "other", "/bin/sh", "there are best, a, b, c"),
+            ("x", "other", "/bin/sh", "there are best, other, a, b, c"),
             ("y", "best", "/bin/sh", "no backend 'y'"),
         ] {
             let error = sides(reference, config, program).unwrap_err();

@@ -2,7 +2,7 @@
 
 use crate::bench::BenchError;
 use crate::bench::machine_info::MachineInfo;
-use crate::bench::records::{Head, Record, RecordFile};
+use crate::bench::records::{Head, Record, RecordFile, run_id};
 use crate::bench::warnings::Warning;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -30,7 +30,7 @@ impl Records {
     pub fn create(path: Option<&Path>) -> Result<Records, BenchError> {
         Ok(Records {
             machine: MachineInfo::read(),
-            run_id: format!("{:x}-{:x}", now().as_nanos(), std::process::id()),
+            run_id: run_id(),
             file: path
                 .map(|path| RecordFile::begin(path, false))
                 .transpose()?,

@@ -111,6 +111,14 @@ impl Record {
     }
 }
 
+/// A name for this run that no other has: the time and the process.
+#[must_use]
+pub fn run_id() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seconds = now.map_or(0, |now| now.as_secs());
+    format!("{seconds:x}-{:x}", std::process::id())
+}
+
 /// A kind of record: a head and a struct whose scalar fields are keys as they stand, and groups of
 /// keys. (Serde could flatten the head into the struct, but would then no longer say which key an
 /// error is about.)

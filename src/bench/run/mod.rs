@@ -20,7 +20,7 @@ pub use facts::ModelFacts;
 pub use plan::place;
 
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use self::assemble::Frame;
 use self::bar::Bar;
@@ -31,7 +31,7 @@ use super::BenchError;
 use super::backend::{BackendError, BackendManifest, Place};
 use super::limits::{self, MachineLimits};
 use super::machine_info::MachineInfo;
-use super::records::{Record, RecordFile, Status, read_records};
+use super::records::{Record, RecordFile, Status, read_records, run_id};
 use super::report::{self, Format, Metric};
 use super::workload::{Lane, Library, Workload};
 use crate::cli::interrupt::Interrupt;
@@ -135,13 +135,6 @@ fn expected_runs(args: &RunArgs, references: &[BackendManifest], pairings: usize
     // Each reference is tried in some six configurations and then runs in one or two.
     let each = (1 + 2 * references.len()) * (args.runs.get() + 1) + 6 * references.len();
     (each * pairings) as u64
-}
-
-/// A name for this run that no other has: the time and the process.
-fn run_id() -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let seconds = now.map_or(0, |now| now.as_secs());
-    format!("{seconds:x}-{:x}", std::process::id())
 }
 
 /// Tables for the terminal go to standard error, documents to standard output.

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::super::BenchError;
-use super::super::backend::{BackendManifest, Place};
+use super::super::backend::{BackendManifest, NONE, Place};
 use super::super::machine_info::MachineInfo;
 use super::super::workload::{
     Lane, Library, ModelText, ProcessRule, Workload, WorkloadError, cache_folder,
@@ -19,9 +19,6 @@ use super::facts::ModelFacts;
 pub const N_UBATCH: usize = 512;
 /// Contexts are a multiple of this.
 const CONTEXT_STEP: usize = 256;
-/// What stands for no reference at all.
-const NONE: &str = "none";
-
 /// The references to measure against.
 ///
 /// # Errors
@@ -45,27 +42,7 @@ pub fn references(
     }
     for id in ids {
         let manifest = BackendManifest::find(&all, id)?;
-        let configs = manifest.configs_of(&args.reference_config, &machine.cpu_flags);
-        if configs.is_empty() {
-            let names = manifest.configs.iter().map(|config| config.name.as_str());
-            return Err(BenchError::Usage(format!(
-                "{id} has no configuration '{}' that this processor can run; there are best, \
-                 spread, {}",
-                args.reference_config,
-                names.collect::<Vec<_>>().join(", ")
-            )));
-        }
-        for config in configs {
-            let command = manifest.command_line(config, place);
-            let program = Path::new(command.first().map_or("", String::as_str));
-            if program.components().count() > 1 && !program.is_file() {
-                return Err(BenchError::NoReference {
-                    name: manifest.name.clone(),
-                    program: program.to_owned(),
-                    command: manifest.build_command.clone(),
-                });
-            }
-        }
+        manifest.ready(&args.reference_config, &machine.cpu_flags, place)?;
         chosen.push(manifest.clone());
     }
     Ok(chosen)
