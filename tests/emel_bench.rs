@@ -245,12 +245,12 @@ fn what_is_missing_is_one_line_with_its_cure() {
     bench.fails(&["-w", HELLO, "-r", "unbuilt"], 1, &words);
     bench.fails(
         &["-w", HELLO, "-r", "unheard-of"],
-        1,
+        2,
         &["unheard-of", "itself"],
     );
     bench.fails(
         &["-w", "nothing_v1", "-r", "none"],
-        1,
+        2,
         &["nothing_v1", HELLO],
     );
     let config = ["-w", HELLO, "-r", "itself", "--reference-config", "odd"];

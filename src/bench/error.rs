@@ -78,6 +78,12 @@ pub enum BenchError {
         /// What the workload cuts it to.
         wanted: usize,
     },
+    /// EMEL itself failed in everything that was asked for.
+    #[error("emel failed in every workload, nothing was written: {error}")]
+    EmelFailed {
+        /// Why, of the first.
+        error: String,
+    },
     /// Ctrl-C.
     #[error(
         "interrupted: {done} measured, nothing was written{}; missing: {}",
@@ -127,7 +133,10 @@ impl BenchError {
     /// The exit code that this error ends the program with.
     pub fn exit(&self) -> Exit {
         match self {
-            BenchError::Usage(_) => Exit::Usage,
+            BenchError::Usage(_) | BenchError::Manifest(ManifestError::Unknown { .. }) => {
+                Exit::Usage
+            }
+            BenchError::Workload(error) if error.is_usage() => Exit::Usage,
             BenchError::Interrupted { .. } | BenchError::Backend(BackendError::Interrupted) => {
                 Exit::Interrupted
             }

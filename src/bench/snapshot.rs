@@ -5,6 +5,7 @@
 //! configurations the fastest counts. Prefill and decode gate where a model is loaded once, the
 //! whole of it where every run starts a process.
 
+use crate::cli::message::tell;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -91,17 +92,25 @@ impl SnapshotArgs {
         if self.update {
             let dropped = update(path, records)?;
             for row in &dropped {
-                eprintln!("{}: dropped, not measured: {row}", path.display());
+                tell(&format!("{}: dropped, not measured: {row}", path.display()));
             }
             return Ok(());
         }
         let comparison = compare(&read(path)?, &rows(records));
         for row in &comparison.new {
-            eprintln!("{}: no row yet for {row}", path.display());
+            tell(&format!("{}: no row yet for {row}", path.display()));
         }
         match comparison.failure() {
+            None if comparison.held == 0 => Err(BenchError::Fallen {
+                path: path.clone(),
+                failure: " the snapshot has no rows: nothing was compared".to_owned(),
+            }),
             None => {
-                eprintln!("{}: {} ratios held", path.display(), comparison.held);
+                tell(&format!(
+                    "{}: {} ratios held",
+                    path.display(),
+                    comparison.held
+                ));
                 Ok(())
             }
             Some(failure) => Err(BenchError::Fallen {

@@ -5,6 +5,7 @@ use emel::bench::{
     BenchError, kernels, limits, list, machines, report, run, synth, validate, worker,
 };
 use emel::cli::exit::Exit;
+use emel::cli::message::tell;
 
 /// Measures EMEL and other engines side by side.
 #[derive(Parser)]
@@ -41,7 +42,7 @@ fn main() {
     let exit = match dispatch(Arguments::parse().command) {
         Ok(()) => Exit::Done,
         Err(error) => {
-            eprintln!("error: {error}");
+            tell(&format!("error: {error}"));
             error.exit()
         }
     };

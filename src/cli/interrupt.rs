@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::children::end_all;
 use super::exit::Exit;
 use super::output::remove_unfinished;
 
@@ -33,6 +34,7 @@ impl Interrupt {
                     // As a shell reports a program that a signal ended.
                     other => 128 + other,
                 };
+                end_all();
                 remove_unfinished();
                 std::process::exit(code);
             }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 
 use super::super::protocol::{Answer, Request};
+use crate::cli::children;
 use crate::cli::interrupt::Interrupt;
 
 /// Why a backend gave no answer that can be used.
@@ -147,8 +149,10 @@ impl Backend {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
+            .process_group(0)
             .spawn()
             .map_err(fail)?;
+        children::begun(child.id());
         let (sender, answers) = sync_channel(1);
         let tail = Arc::new(Mutex::new(VecDeque::new()));
         let mut listeners = Vec::new();
@@ -202,6 +206,11 @@ impl Backend {
         // A request is made of numbers and strings, which have a JSON form.
         let mut line = serde_json::to_vec(request).unwrap_or_default();
         line.push(b'\n');
+        // Answers may come so fast that no waiting ever sees it.
+        if self.interrupt.is_pressed() {
+            self.end();
+            return Err(BackendError::Interrupted);
+        }
         if let Some(stray) = self.stray() {
             self.end();
             return Err(self.garbled(op, &stray, "nobody asked for it"));
@@ -304,6 +313,8 @@ impl Backend {
                 }
             }
         };
+        // Whatever it started itself goes with it.
+        children::end_group(self.child.id());
         self.answers = None;
         // What it started itself may hold its streams open for longer than anyone wants to wait.
         let begun = Instant::now();

@@ -30,6 +30,7 @@ use super::protocol::Request;
 use super::records::{Kernel, Record, Status};
 use super::stats::{Ratio, Samples, median};
 use crate::cli::interrupt::Interrupt;
+use crate::cli::message::tell;
 use comfy_table::{Cell, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, json};
@@ -60,7 +61,8 @@ pub struct KernelsArgs {
           value_parser = clap::value_parser!(u16).range(1..))]
     pub sample_ms: u16,
     /// Instruction set of EMEL's kernels: auto, scalar, avx2, avxvnni or avx512
-    #[arg(long, value_name = "LEVEL", default_value = "auto")]
+    #[arg(long, value_name = "LEVEL", default_value = "auto",
+          value_parser = crate::bench::worker::level_name)]
     pub isa: String,
     /// Write the records here, as JSONL
     #[arg(short, long, value_name = "FILE")]
@@ -134,7 +136,7 @@ pub fn run(args: &KernelsArgs) -> Result<(), BenchError> {
         }
     }
     bar.finish_and_clear();
-    eprintln!("{}", report.table);
+    tell(&report.table.to_string());
     report.records.commit()
 }
 
@@ -246,7 +248,7 @@ impl Report {
         let mut record = self.record(case, side);
         record.head.status = Status::Error;
         record.head.error = Some(error.to_string());
-        eprintln!("warning: {}: {error}", case.shape.name());
+        tell(&format!("warning: {}: {error}", case.shape.name()));
         self.records.push(&Record::Kernel(Box::new(record)));
     }
 

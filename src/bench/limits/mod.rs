@@ -18,6 +18,7 @@ use super::BenchError;
 use super::records::{Limit, Record};
 use super::stats::median;
 use super::warnings::{Warning, WarningKind};
+use crate::cli::message::tell;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use emel_kernels::{ComputeLoop, Pages, ReadBuffer};
 use measure::{Bench, Effort, Rates, memory_bytes, widest};
@@ -108,7 +109,7 @@ pub fn run(args: &LimitsArgs) -> Result<(), BenchError> {
             report.read(&on, buffer.bytes(), bench, &rates);
         }
     }
-    eprintln!("{}", report.table);
+    tell(&report.table.to_string());
     report.records.commit()
 }
 
@@ -153,7 +154,7 @@ impl On {
 
     fn warn(&self) {
         if let Some(message) = self.refused() {
-            eprintln!("warning: {}: {message}", page_name(self.pages));
+            tell(&format!("warning: {}: {message}", page_name(self.pages)));
         }
     }
 }

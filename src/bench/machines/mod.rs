@@ -22,6 +22,7 @@ use super::protocol::{Barrier, Repeat, Request};
 use super::records::{Machine, Record, Status};
 use super::stats::{Ratio, Samples};
 use crate::cli::interrupt::Interrupt;
+use crate::cli::message::tell;
 use crate::engine::NullMachine;
 use comfy_table::{Cell, Table};
 use std::path::PathBuf;
@@ -118,7 +119,7 @@ pub fn run(args: &MachinesArgs) -> Result<(), BenchError> {
             }
         }
     }
-    eprintln!("{}", report.table);
+    tell(&report.table.to_string());
     report.records.commit()
 }
 
@@ -177,7 +178,7 @@ impl Report {
     }
 
     fn failure(&mut self, threads: usize, side: &Side, error: &BackendError) {
-        eprintln!("warning: barrier of {threads}: {error}");
+        tell(&format!("warning: barrier of {threads}: {error}"));
         let mut record = self.reference(threads, side);
         record.head.status = Status::Error;
         record.head.error = Some(error.to_string());

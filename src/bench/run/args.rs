@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::super::report::Format;
 use super::super::snapshot::SnapshotArgs;
+use super::super::worker::{level_name, route_name};
 use super::super::workload::{Lane, LibraryArgs, Selection};
 
 /// Runs workloads on EMEL and on references, alternating, and records what was measured.
@@ -20,14 +21,14 @@ pub struct RunArgs {
     #[arg(long, value_name = "LANE")]
     pub lane: Option<Lane>,
     /// Threads of the multithreaded lane [default: physical cores]
-    #[arg(short, long, value_name = "N")]
-    pub threads: Option<NonZeroUsize>,
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
     /// Threads of references for decode, in both lanes [default: the lane's]
-    #[arg(long, value_name = "N")]
-    pub reference_threads: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub reference_threads: Option<u16>,
     /// Threads of references for prompts, in both lanes [default: as for decode]
-    #[arg(long, value_name = "N")]
-    pub reference_threads_batch: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub reference_threads_batch: Option<u16>,
     /// Backend to measure against, by its manifest's id; may be given several times; `none`
     /// measures EMEL alone
     #[arg(
@@ -45,10 +46,10 @@ pub struct RunArgs {
     #[arg(short = 'n', long, value_name = "N", default_value = "3")]
     pub runs: NonZeroUsize,
     /// Instruction set of EMEL's kernels: auto, scalar, avx2, avxvnni or avx512
-    #[arg(long, value_name = "LEVEL", default_value = "auto")]
+    #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = level_name)]
     pub isa: String,
     /// EMEL's prefill route: auto, scalar, chunk4, chunk8 or wide
-    #[arg(long, value_name = "ROUTE", default_value = "auto")]
+    #[arg(long, value_name = "ROUTE", default_value = "auto", value_parser = route_name)]
     pub route: String,
     /// Write records (JSONL) to this file, and traces to a folder beside it
     #[arg(short, long, value_name = "FILE")]
@@ -63,6 +64,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub snapshot: SnapshotArgs,
     /// Longest wait for one answer of a backend, in seconds
-    #[arg(long, value_name = "SECONDS", default_value = "3600")]
+    #[arg(long, value_name = "SECONDS", default_value = "3600",
+          value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: u64,
 }

@@ -1,5 +1,6 @@
 //! The progress of a measurement: a bar with the time left on a terminal, a line a lane elsewhere.
 
+use crate::cli::message::tell;
 use std::cell::Cell;
 use std::io::IsTerminal;
 
@@ -50,9 +51,9 @@ impl Bar {
     /// A line that stays.
     pub fn say(&self, line: &str) {
         if self.is_terminal {
-            self.bar.suspend(|| eprintln!("{line}"));
+            self.bar.suspend(|| tell(line));
         } else {
-            eprintln!("{line}");
+            tell(line);
         }
     }
 

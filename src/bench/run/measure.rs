@@ -150,6 +150,10 @@ impl Track<'_> {
                 fresh
             }
         };
+        if !self.task.cold {
+            // It has been idle while others ran; the system may have taken pages from it meanwhile.
+            ready.run(self.task, &Extent::Touch)?;
+        }
         let ran = ready.run(self.task, &Extent::Timed)?;
         *runner = Some(ready);
         Ok(ran)

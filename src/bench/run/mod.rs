@@ -28,13 +28,14 @@ use self::measure::{Measured, Track};
 use self::plan::Subject;
 use self::traces::Traces;
 use super::BenchError;
-use super::backend::{BackendError, BackendManifest, Place};
+use super::backend::{BackendError, BackendManifest, NONE, Place};
 use super::limits::{self, MachineLimits};
 use super::machine_info::MachineInfo;
 use super::records::{Record, RecordFile, Status, read_records, run_id};
 use super::report::{self, Format, Metric};
 use super::workload::{Lane, Library, Workload};
 use crate::cli::interrupt::Interrupt;
+use crate::cli::message::tell;
 
 /// One workload in one lane.
 struct Pairing<'l> {
@@ -64,6 +65,10 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
         let problem = "a snapshot holds ratios to the fastest: use --reference-config best";
         return Err(BenchError::Usage(problem.to_owned()));
     }
+    if args.snapshot.snapshot.is_some() && args.references.iter().any(|id| id == NONE) {
+        let problem = "a snapshot holds ratios to a reference, and there is none";
+        return Err(BenchError::Usage(problem.to_owned()));
+    }
     let library = args.library.open()?;
     let machine = MachineInfo::read();
     let place = plan::place(library.root())?;
@@ -80,6 +85,12 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
             lanes.map(move |lane| Pairing { workload, lane })
         })
         .collect();
+    if pairings.is_empty() {
+        let lane = args.lane.map_or("any", Lane::name);
+        return Err(BenchError::Usage(format!(
+            "no selected workload has the lane {lane}"
+        )));
+    }
     let interrupt = Interrupt::install().map_err(BenchError::Streams)?;
     // What is wrong with any of them shows before hours of measuring.
     for workload in &workloads {
@@ -109,6 +120,11 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
     let measured = bench.all(&pairings, traces.as_ref());
     bench.bar.end();
     let records = measured?;
+    // Shown first: should the file not be written, this is what is left.
+    show(args, &records)?;
+    if let Some(error) = emel_failed(&records) {
+        return Err(BenchError::EmelFailed { error });
+    }
     if let Some((mut file, path)) = file.zip(output) {
         records.iter().for_each(|record| file.push(record));
         file.commit()?;
@@ -117,8 +133,17 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
             traces.commit(&named, &named_traces(&replaced));
         }
     }
-    show(args, &records)?;
     args.snapshot.apply(&records)
+}
+
+/// Why EMEL measured nothing at all, when that is so: such records are of no use to anyone.
+fn emel_failed(records: &[Record]) -> Option<String> {
+    let mut own = records.iter().filter(|record| report::is_emel(record));
+    let all_failed = own
+        .clone()
+        .all(|record| record.head().status == Status::Error);
+    let first = own.next().filter(|_| all_failed)?;
+    Some(first.head().error.clone().unwrap_or_default())
 }
 
 /// The traces that records name.
@@ -141,7 +166,7 @@ fn expected_runs(args: &RunArgs, references: &[BackendManifest], pairings: usize
 fn show(args: &RunArgs, records: &[Record]) -> Result<(), BenchError> {
     let text = report::report(records, args.format);
     match args.format {
-        Format::Table => eprint!("{text}"),
+        Format::Table => tell(text.trim_end()),
         Format::Md => crate::run::show(&text).map_err(BenchError::Streams)?,
     }
     Ok(())

@@ -1,6 +1,5 @@
 //! From flags and manifests to tasks and contenders.
 
-use std::num::NonZeroUsize;
 use std::path::Path;
 
 use serde_json::{Map, Value};
@@ -30,6 +29,10 @@ pub fn references(
     machine: &MachineInfo,
 ) -> Result<Vec<BackendManifest>, BenchError> {
     if args.references.iter().any(|id| id == NONE) {
+        if args.references.len() > 1 {
+            let problem = "--reference none goes with no other";
+            return Err(BenchError::Usage(problem.to_owned()));
+        }
         return Ok(Vec::new());
     }
     let all = BackendManifest::read_all(&root.join("backends"))?;
@@ -67,7 +70,7 @@ pub fn lane_threads(args: &RunArgs, lane: Lane, machine: &MachineInfo) -> usize 
     let cores = || machine.lane_threads();
     match lane {
         Lane::Single => 1,
-        Lane::Multithreaded => args.threads.map_or_else(cores, NonZeroUsize::get),
+        Lane::Multithreaded => args.threads.map_or_else(cores, usize::from),
     }
 }
 
@@ -102,8 +105,8 @@ pub fn candidates(
     machine: &MachineInfo,
 ) -> Vec<Contender> {
     let configs = manifest.configs_of(&args.reference_config, &machine.cpu_flags);
-    let asked = args.reference_threads.map(NonZeroUsize::get);
-    let asked_batch = args.reference_threads_batch.map(NonZeroUsize::get);
+    let asked = args.reference_threads.map(usize::from);
+    let asked_batch = args.reference_threads_batch.map(usize::from);
     let make = |config: &&super::super::backend::BackendConfig| {
         let decode = config.threads.or(asked).unwrap_or(threads);
         Contender {

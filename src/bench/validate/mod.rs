@@ -5,6 +5,7 @@ mod schema;
 
 pub use schema::{Problem, Schema, SchemaError};
 
+use crate::cli::message::tell;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -78,12 +79,14 @@ pub fn run(args: &ValidateArgs) -> Result<(), BenchError> {
         let found = validate_file(file)?;
         let name = file.display();
         for problem in found.problems.iter().take(args.max_problems) {
-            eprintln!("{name}:{}", problem.text());
+            tell(&format!("{name}:{}", problem.text()));
         }
         let count = found.problems.len();
         if count > args.max_problems {
             let more = count - args.max_problems;
-            eprintln!("{name}: and {more} more (--max-problems shows them)");
+            tell(&format!(
+                "{name}: and {more} more (--max-problems shows them)"
+            ));
         }
         match count {
             0 => print_line(&format!("{name}: {} checked, all valid", found.checked))?,

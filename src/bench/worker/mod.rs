@@ -8,6 +8,7 @@ mod record;
 pub use clock::{Clock, Marks};
 pub use model::{Model, WorkerError};
 pub use options::{Options, OptionsError};
+pub use options::{level_name, route_name};
 
 use std::fmt::Display;
 use std::io::{BufRead, Read, Write};

@@ -51,6 +51,33 @@ where
     }
 }
 
+/// A level's name, or `auto`, as a flag takes it.
+///
+/// # Errors
+/// What is wrong with the name.
+pub fn level_name(name: &str) -> Result<String, String> {
+    let known = name == AUTO
+        || name
+            .parse::<Level>()
+            .map_err(|e| e.to_string())?
+            .is_available();
+    match known {
+        true => Ok(name.to_owned()),
+        false => Err(format!("this processor has no {name} instructions")),
+    }
+}
+
+/// A route's name, or `auto`, as a flag takes it.
+///
+/// # Errors
+/// What is wrong with the name.
+pub fn route_name(name: &str) -> Result<String, String> {
+    if name != AUTO {
+        name.parse::<Route>().map_err(|error| error.to_string())?;
+    }
+    Ok(name.to_owned())
+}
+
 impl Options {
     /// Reads a configuration's options.
     ///
@@ -129,6 +156,15 @@ mod tests {
             applied,
             json!({"isa": Level::best().name(), "route": "auto"})
         );
+    }
+
+    #[test]
+    fn flags_are_checked_at_once() {
+        assert_eq!(level_name("auto"), Ok("auto".to_owned()));
+        assert_eq!(level_name("scalar"), Ok("scalar".to_owned()));
+        assert!(level_name("mmx").is_err());
+        assert_eq!(route_name("wide"), Ok("wide".to_owned()));
+        assert!(route_name("diagonal").is_err());
     }
 
     #[test]

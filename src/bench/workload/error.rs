@@ -109,6 +109,15 @@ pub enum WorkloadError {
     Chat(#[from] ChatError),
 }
 
+impl WorkloadError {
+    /// Whether it is the command line that cannot be followed.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        use WorkloadError::{Nothing, Pattern, Unknown};
+        matches!(self, Unknown { .. } | Nothing(_) | Pattern { .. })
+    }
+}
+
 fn prefix(field: &str) -> String {
     match field {
         "" => String::new(),

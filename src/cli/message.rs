@@ -1,0 +1,8 @@
+//! Messages to standard error. That nobody reads them is no reason to end, or to lose work.
+
+use std::io::Write;
+
+/// Writes a line to standard error; a failure is ignored.
+pub fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
