@@ -8,6 +8,7 @@
 pub mod bench;
 pub mod chat;
 pub mod cli;
+pub mod compare;
 pub mod engine;
 pub mod gguf;
 pub mod model;

@@ -18,6 +18,8 @@ pub enum Request {
     Load(Load),
     /// Generate once from an empty context.
     Run(Run),
+    /// Feed given tokens in place of chosen ones, and give the logits after each.
+    Force(Force),
     /// Set up one kernel case; whatever was set up before is dropped first.
     PrepareKernel(KernelCase),
     /// Time the kernel case that is set up.
@@ -32,6 +34,7 @@ impl Request {
         match self {
             Request::Load(_) => "load",
             Request::Run(_) => "run",
+            Request::Force(_) => "force",
             Request::PrepareKernel(_) => "prepare_kernel",
             Request::RunKernel(_) => "run_kernel",
             Request::Barrier(_) => "barrier",
@@ -91,6 +94,23 @@ pub enum StopRule {
     Eog,
     /// Nothing.
     Limit,
+}
+
+/// Feed given tokens: teacher forcing. The tokens pass as they do in a [`Run`]: the prompt at once,
+/// every later one as a step of its own; so the logits are, bit by bit, those of a run that chose
+/// these tokens. Files are overwritten.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Force {
+    /// The tokens.
+    pub ids: Vec<u32>,
+    /// How many of them, from the first on, are the prompt of an empty context; 0 goes on from
+    /// where the last `force` ended.
+    pub prompt: usize,
+    /// Where logits go, f32 in little-endian order, `[rows, n_vocab]`: a row after the prompt, and
+    /// one after every later token.
+    pub logits: PathBuf,
+    /// Where the tensors of the last token go, f32 in little-endian order, one after the other.
+    pub tensors: Option<PathBuf>,
 }
 
 /// One kernel, at one shape.
@@ -243,6 +263,29 @@ pub struct Ran {
     /// What ran how often: routes, kernels, ...
     #[serde(default)]
     pub counters: BTreeMap<String, u64>,
+}
+
+/// Tokens were fed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Forced {
+    /// Rows of logits written.
+    pub rows: usize,
+    /// Logits in a row.
+    pub n_vocab: usize,
+    /// What the tensors file holds, in its order; empty when none was asked for.
+    #[serde(default)]
+    pub tensors: Vec<TensorPlace>,
+}
+
+/// A tensor in the file of a [`Force`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TensorPlace {
+    /// The layer; none for what belongs to no layer.
+    pub layer: Option<usize>,
+    /// Where in the pass: a name of [`Point`](crate::model::Point). Others are ignored.
+    pub point: String,
+    /// Its values in the file.
+    pub len: usize,
 }
 
 /// A kernel case is set up.

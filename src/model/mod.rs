@@ -11,6 +11,7 @@ mod error;
 mod family;
 mod gemma3;
 mod llama;
+mod point;
 pub mod quantize;
 mod qwen2;
 mod qwen3;
@@ -21,6 +22,7 @@ pub mod spec;
 pub mod testing;
 
 pub use error::{ModelError, Problem, WEIGHT_TYPES};
+pub use point::{Point, UnknownPoint};
 pub use rope::{LongFactors, RopeKind, RopeSpec};
 pub use spec::{
     Activation, AttentionForm, FeedForwardForm, LayerSpec, LayerTensors, Model, ModelSpec,

@@ -9,7 +9,7 @@ use super::super::protocol::{Loaded, Ran, StopRule};
 use super::super::records::{Generation, Head, Hex64, Phases, Record, Status};
 use super::super::warnings::{Warning, WarningKind};
 use super::super::workload::{Lane, Workload};
-use super::contender::Task;
+use super::task::Task;
 use super::facts::ModelFacts;
 use super::measure::Measured;
 use super::phases::{phases, ratios};

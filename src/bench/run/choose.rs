@@ -1,8 +1,8 @@
 //! Choosing the reference's fastest configuration for a task, by trying each.
 
-use super::super::backend::BackendError;
-use super::contender::{Contender, Extent, Runner, step_ns};
+use super::super::backend::{BackendError, Contender};
 use super::measure::{Measured, Track};
+use super::task::{Extent, Runner, step_ns};
 
 /// Tokens that a trial generates.
 const TRIAL_TOKENS: usize = 16;

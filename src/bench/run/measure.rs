@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::super::backend::BackendError;
+use super::super::backend::{BackendError, Contender};
 use super::super::protocol::{Loaded, Ran};
-use super::contender::{Contender, Extent, Runner, Task};
+use super::task::{Extent, Runner, Task};
 use crate::cli::interrupt::Interrupt;
 
 /// What was measured of one contender.

@@ -8,11 +8,11 @@ mod args;
 mod assemble;
 mod bar;
 mod choose;
-mod contender;
 mod facts;
 mod measure;
 mod phases;
 mod plan;
+mod task;
 mod traces;
 
 pub use args::RunArgs;

@@ -3,7 +3,7 @@
 use super::super::protocol::Ran;
 use super::super::records::{Phases, Ratios};
 use super::super::stats::{Ratio, Samples};
-use super::contender::{first_token_ns, step_ns};
+use super::task::{first_token_ns, step_ns};
 use super::measure::Measured;
 
 /// A round's run, with the start of the process that it had to itself (0 when it had none).

@@ -2,20 +2,18 @@
 
 use std::path::Path;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::BenchError;
-use super::super::backend::{BackendManifest, NONE, Place};
+use super::super::backend::{BackendManifest, Contender, NONE, Place};
 use super::super::machine_info::MachineInfo;
 use super::super::workload::{
     Lane, Library, ModelText, ProcessRule, Workload, WorkloadError, cache_folder,
 };
 use super::args::RunArgs;
-use super::contender::{Contender, Task};
+use super::task::Task;
 use super::facts::ModelFacts;
 
-/// The physical batch of every engine that asks for no other.
-pub const N_UBATCH: usize = 512;
 /// Contexts are a multiple of this.
 const CONTEXT_STEP: usize = 256;
 /// The references to measure against.
@@ -77,23 +75,8 @@ pub fn lane_threads(args: &RunArgs, lane: Lane, machine: &MachineInfo) -> usize 
 /// EMEL, as a contender.
 pub fn emel(args: &RunArgs, threads: usize, place: &Place) -> Contender {
     let options = [("isa", &args.isa), ("route", &args.route)];
-    Contender {
-        backend: "emel".to_owned(),
-        engine: "emel".to_owned(),
-        config: String::new(),
-        command: vec![
-            place.program.to_string_lossy().into_owned(),
-            "worker".to_owned(),
-        ],
-        cure: "build it again".to_owned(),
-        threads,
-        threads_batch: threads,
-        n_ubatch: N_UBATCH,
-        options: options
-            .map(|(name, value)| (name.to_owned(), Value::from(value.as_str())))
-            .into_iter()
-            .collect::<Map<_, _>>(),
-    }
+    let options = options.map(|(name, value)| (name.to_owned(), Value::from(value.as_str())));
+    Contender::emel(place, threads, options.into_iter().collect())
 }
 
 /// The configurations of a reference that are to run in a lane.
@@ -104,23 +87,10 @@ pub fn candidates(
     place: &Place,
     machine: &MachineInfo,
 ) -> Vec<Contender> {
+    let threads = args.reference_threads.map_or(threads, usize::from);
+    let threads_batch = args.reference_threads_batch.map(usize::from);
     let configs = manifest.configs_of(&args.reference_config, &machine.cpu_flags);
-    let asked = args.reference_threads.map(usize::from);
-    let asked_batch = args.reference_threads_batch.map(usize::from);
-    let make = |config: &&super::super::backend::BackendConfig| {
-        let decode = config.threads.or(asked).unwrap_or(threads);
-        Contender {
-            backend: manifest.id.clone(),
-            engine: manifest.engine.clone(),
-            config: config.name.clone(),
-            command: manifest.command_line(config, place),
-            cure: manifest.build_command.clone(),
-            threads: decode,
-            threads_batch: config.threads_batch.or(asked_batch).unwrap_or(decode),
-            n_ubatch: config.n_ubatch.unwrap_or(N_UBATCH),
-            options: config.options.clone(),
-        }
-    };
+    let make = |config: &&_| Contender::reference(manifest, config, place, threads, threads_batch);
     configs.iter().map(make).collect()
 }
 

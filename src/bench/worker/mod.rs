@@ -96,6 +96,7 @@ impl Worker {
                 let model = self.model.as_ref().ok_or(WorkerError::NotLoaded);
                 answer(model.and_then(|model| model.run(&run)))
             }
+            Request::Force(_) => refusal("`force` is not known"),
             Request::PrepareKernel(case) => answer(self.kernels.prepare(&case)),
             Request::RunKernel(repeat) => answer(self.kernels.run(repeat)),
             Request::Barrier(barrier) => answer(machines::barrier(&barrier)),

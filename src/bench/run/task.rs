@@ -1,10 +1,10 @@
-//! Who runs: an engine in one configuration, with the threads that the lane gives it.
+//! What contenders do: a workload in a lane, as one request.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::super::backend::{Backend, BackendError};
-use super::super::protocol::{Load, Loaded, Ran, Request, Run, StopRule};
+use super::super::backend::{Backend, BackendError, Contender};
+use super::super::protocol::{Loaded, Ran, Request, Run, StopRule};
 use crate::cli::interrupt::Interrupt;
 
 /// What is run: one workload in one lane, the same for every contender.
@@ -30,39 +30,6 @@ pub struct Task {
     pub lane: &'static str,
     /// Every run has a process of its own.
     pub cold: bool,
-}
-
-/// An engine in one configuration.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Contender {
-    /// The backend's id; `emel` for this engine.
-    pub backend: String,
-    /// What records call the engine.
-    pub engine: String,
-    /// The configuration's name.
-    pub config: String,
-    /// Program and arguments.
-    pub command: Vec<String>,
-    /// What to do when there is no such program.
-    pub cure: String,
-    /// Threads of decode.
-    pub threads: usize,
-    /// Threads of prompts.
-    pub threads_batch: usize,
-    /// Physical batch.
-    pub n_ubatch: usize,
-    /// The engine's own options.
-    pub options: serde_json::Map<String, serde_json::Value>,
-}
-
-impl Contender {
-    /// Its name for people and for traces.
-    pub fn label(&self) -> String {
-        match self.config.as_str() {
-            "" => self.backend.clone(),
-            config => format!("{}-{config}", self.backend),
-        }
-    }
 }
 
 /// How much of a task a run does.
@@ -106,16 +73,7 @@ impl Runner {
         timeout: Duration,
     ) -> Result<Self, BackendError> {
         let begun = Instant::now();
-        let Contender { command, cure, .. } = contender;
-        let mut backend = Backend::start(&contender.label(), command, cure, interrupt, timeout)?;
-        let loaded = backend.request(&Request::Load(Load {
-            model: task.model.clone(),
-            threads: contender.threads,
-            threads_batch: contender.threads_batch,
-            n_ctx: task.n_ctx,
-            n_ubatch: contender.n_ubatch,
-            options: contender.options.clone(),
-        }))?;
+        let (backend, loaded) = contender.start(&task.model, task.n_ctx, interrupt, timeout)?;
         Ok(Runner {
             backend,
             loaded,
