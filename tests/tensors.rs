@@ -8,6 +8,7 @@ use emel::engine::{
 use emel::gguf::{Gguf, TensorType};
 use emel::model::testing::TestModel;
 use emel::model::{LayerSpec, ModelSpec, Point};
+use emel::oracle::{Oracle, Want};
 use emel::sampling::{Sampler, SamplerConfig};
 use emel::tokenizer::TokenId;
 use emel_kernels::Level;
@@ -277,4 +278,48 @@ fn tensors_follow_from_each_other() {
         pairs.fold(0.0, |sum: f32, (w, x)| w.mul_add(*x, sum))
     });
     assert_eq!(passed.logits, logits.collect::<Vec<f32>>());
+}
+
+/// The engine's own points are those of the oracle, which shares no code with it. With float
+/// weights only f32 rounding and the f16 cache stand between the two.
+#[test]
+fn points_mean_what_they_mean_to_the_oracle() {
+    for family in FAMILIES {
+        let model = TestModel::new(family, TensorType::F32);
+        let model = model.write_temporary().expect("a test model");
+        let tokens = tokens(40);
+        let options = options(Level::best(), 2, RoutePolicy::default());
+        let rows = rows(&pass(model.path(), &options, &tokens).seen);
+
+        let gguf = Gguf::open(model.path()).expect("a readable model");
+        let bound = emel::model::bind(&gguf).expect("a supported model");
+        let mut oracle = Oracle::new(&gguf, &bound)
+            .expect("an oracle")
+            .with_context(128);
+        let mut compared = 0;
+        let mut compare = |tensor: emel::oracle::Tensor<'_>| {
+            let place = (tensor.layer, tensor.point, tensor.position);
+            let Some(bits) = rows.get(&place) else {
+                // Logits are wanted of the last position alone.
+                assert_eq!(tensor.point, Point::OutputNorm, "{family}: {place:?}");
+                return;
+            };
+            compared += 1;
+            assert_eq!(bits.len(), tensor.values.len(), "{family}: {place:?}");
+            let (mut difference, mut size) = (0.0, 0.0);
+            for (&bits, exact) in bits.iter().zip(tensor.values) {
+                difference += (f64::from(f32::from_bits(bits)) - exact).powi(2);
+                size += exact * exact;
+            }
+            let off = (difference / size).sqrt();
+            // Up to the values of the first layer, nothing has passed the cache.
+            let exact = tensor.layer.unwrap_or_default() == 0 && tensor.point <= Point::Value;
+            let most = if exact { 1e-6 } else { 4e-3 };
+            assert!(off < most, "{family}: {place:?} is off by {off:e}");
+        };
+        oracle
+            .prefill_observed(&tokens, Want::Last, &mut compare)
+            .expect("the tokens are valid");
+        assert_eq!(compared, 40 + 3 * 10 * 40 + 1, "{family}");
+    }
 }
