@@ -11,8 +11,8 @@ use super::super::workload::{
     Lane, Library, ModelText, ProcessRule, Workload, WorkloadError, cache_folder,
 };
 use super::args::RunArgs;
-use super::task::Task;
 use super::facts::ModelFacts;
+use super::task::Task;
 
 /// Contexts are a multiple of this.
 const CONTEXT_STEP: usize = 256;
