@@ -62,11 +62,21 @@ pub fn of_split(split: &Split, label: &str, emel: &str, defect: Option<&Defect>)
         }
         spread => {
             let than = spread.map_or_else(
-                || "and no spread to judge them by: the reference ran in one configuration".to_owned(),
+                || {
+                    "and no spread to judge them by: the reference ran in one configuration"
+                        .to_owned()
+                },
                 |spread| format!("outside the reference's own spread of {spread:.4}"),
             );
-            evidence.insert(0, format!("gaps of {:.4} and {:.4} logits, {than}", gaps[0], gaps[1]));
-            if undecided { Cause::ReferenceSpread } else { Cause::Unknown }
+            evidence.insert(
+                0,
+                format!("gaps of {:.4} and {:.4} logits, {than}", gaps[0], gaps[1]),
+            );
+            if undecided {
+                Cause::ReferenceSpread
+            } else {
+                Cause::Unknown
+            }
         }
     };
     evidence.extend(oracle(split));
@@ -117,7 +127,11 @@ mod tests {
     fn split(emel: f64, references: &[f64], oracle: Option<f64>) -> Split {
         let mut views = vec![view("emel", emel)];
         let names = ["r0", "r1", "r2", "r3"].iter();
-        views.extend(names.zip(references).map(|(name, &margin)| view(name, margin)));
+        views.extend(
+            names
+                .zip(references)
+                .map(|(name, &margin)| view(name, margin)),
+        );
         let of = |pick: fn(f64, f64) -> f64| references.iter().copied().reduce(pick);
         let spread = of(f64::max).zip(of(f64::min)).map(|(max, min)| max - min);
         Split {
@@ -167,7 +181,12 @@ mod tests {
             error: 1.4,
             other_error: 0.01,
         };
-        let found = of_split(&split(0.01, &[-0.01, 0.5], None), "r0", "emel", Some(&defect));
+        let found = of_split(
+            &split(0.01, &[-0.01, 0.5], None),
+            "r0",
+            "emel",
+            Some(&defect),
+        );
         assert_eq!(found.cause, Cause::NumericDefect);
         assert_eq!(found.engine.as_deref(), Some("r0"));
         assert_eq!(found.tensor.as_deref(), Some("layer 4 k"));

@@ -14,16 +14,8 @@ use crate::trace::Trace;
 /// Runners-up on each line of a trace.
 const TOP_LOGPROBS: usize = 8;
 
-/// What a free run yields.
-#[derive(Clone, Debug)]
-pub struct Free {
-    /// The trace that it wrote.
-    pub trace: Trace,
-    /// What it answered.
-    pub ran: Ran,
-}
-
-/// Runs `case` on a contender, in a process of its own. The trace is kept in `trace`.
+/// Runs `case` on a contender, in a process of its own, and gives the trace that it wrote to
+/// `trace`.
 ///
 /// # Errors
 /// [`CompareError`].
@@ -33,14 +25,13 @@ pub fn run(
     trace: &Path,
     timeout: Duration,
     stages: &Stages,
-) -> Result<Free, CompareError> {
+) -> Result<Trace, CompareError> {
     stages.check()?;
     let _stage = stages.begin(format!("{}: run", contender.label()), 0);
     let interrupt = stages.interrupt();
     let (mut backend, _) = contender.start(&case.model, case.n_ctx, interrupt, timeout)?;
-    let ran = request(&mut backend, case, contender, Some(trace))?;
-    let trace = Trace::read(trace)?;
-    Ok(Free { trace, ran })
+    request(&mut backend, case, contender, Some(trace))?;
+    Ok(Trace::read(trace)?)
 }
 
 /// Asks a loaded backend.

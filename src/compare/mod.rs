@@ -7,19 +7,21 @@
 
 mod agreement;
 mod case;
-// mod cause;
+mod cause;
+mod contract;
 pub mod determinism;
 mod engines;
 mod error;
 mod forcing;
 mod free;
-// mod judge;
-// pub mod pair;
-// mod replay;
+mod judge;
+pub mod pair;
+mod replay;
 pub mod report;
-// pub mod run;
+pub mod run;
 mod scratch;
 mod stages;
+mod text;
 mod trail;
 
 pub use error::CompareError;

@@ -69,7 +69,11 @@ struct Kept<'a> {
 impl<'a> Kept<'a> {
     fn new(scratch: &'a Scratch, name: &'static str) -> Self {
         let rows = None;
-        Kept { scratch, name, rows }
+        Kept {
+            scratch,
+            name,
+            rows,
+        }
     }
 
     /// Keeps the next positions' logits.
@@ -89,14 +93,25 @@ impl<'a> Kept<'a> {
         rows: &[f32],
     ) -> Result<Vec<Apart>, CompareError> {
         let count = rows.len() / n_vocab.max(1);
-        let Some(store) = self.rows.as_mut().filter(|own| own.len() >= position + count) else {
+        let Some(store) = self
+            .rows
+            .as_mut()
+            .filter(|own| own.count() >= position + count)
+        else {
             return Ok(Vec::new());
         };
-        let own: Vec<f64> = store.rows(position, count)?.into_iter().map(f64::from).collect();
+        let own: Vec<f64> = store
+            .rows(position, count)?
+            .into_iter()
+            .map(f64::from)
+            .collect();
         if own.len() != rows.len() {
             return Err(CompareError::Misfit {
                 name: "an engine".to_owned(),
-                what: format!("logits of {n_vocab} tokens where others give {}", own.len() / count.max(1)),
+                what: format!(
+                    "logits of {n_vocab} tokens where others give {}",
+                    own.len() / count.max(1)
+                ),
             });
         }
         let pairs = own.chunks_exact(n_vocab).zip(rows.chunks_exact(n_vocab));
@@ -126,7 +141,10 @@ impl Way<'_> {
                 let row: Vec<f64> = row.iter().copied().map(f64::from).collect();
                 let seen = view_of(&self.label, &self.backend, parting, &row);
                 let kl_to_oracle = apart.map(|apart| apart.distance.kl);
-                *view = seen.map(|seen| View { kl_to_oracle, ..seen });
+                *view = seen.map(|seen| View {
+                    kl_to_oracle,
+                    ..seen
+                });
             }
         }
     }
@@ -187,7 +205,8 @@ pub fn replay(
                 way.to_emel.extend(emel.compare(position, n_vocab, rows)?);
             }
             if at > 1 {
-                way.to_reference.extend(reference.compare(position, n_vocab, rows)?);
+                way.to_reference
+                    .extend(reference.compare(position, n_vocab, rows)?);
             }
             for (row, position) in rows.chunks_exact(n_vocab.max(1)).zip(position..) {
                 let exact = exact.logits(position)?;
@@ -234,11 +253,17 @@ fn walk(
     let (mut backend, _) = started?;
     drop(stage);
     let stage = stages.begin(format!("{label}: replay"), plan.stream.positions());
-    force(&mut backend, plan.stream, watched, plan.scratch, |position, n_vocab, rows| {
-        each(position, n_vocab, rows)?;
-        stage.set(position + rows.len() / n_vocab.max(1));
-        stages.check()
-    })
+    force(
+        &mut backend,
+        plan.stream,
+        watched,
+        plan.scratch,
+        |position, n_vocab, rows| {
+            each(position, n_vocab, rows)?;
+            stage.set(position + rows.len() / n_vocab.max(1));
+            stages.check()
+        },
+    )
 }
 
 impl<'a> Way<'a> {
@@ -331,11 +356,17 @@ mod tests {
             let row = [margin, 0.0];
             view_of(label, backend, &parting(0, 1), &row).unwrap()
         };
-        let views = vec![seen("emel", "emel", 9.0), seen("r-x", "r", -1.0), seen("r-y", "r", 0.5)];
+        let views = vec![
+            seen("emel", "emel", 9.0),
+            seen("r-x", "r", -1.0),
+            seen("r-y", "r", 0.5),
+        ];
         let mut nothing = Judgement::none();
         let split = parting(0, 1).split(views, &mut nothing).unwrap();
         assert_eq!((split.spread, split.oracle), (Some(1.5), None));
-        let split = parting(0, 1).split(vec![seen("r-x", "r", 1.0)], &mut nothing).unwrap();
+        let split = parting(0, 1)
+            .split(vec![seen("r-x", "r", 1.0)], &mut nothing)
+            .unwrap();
         assert_eq!(split.spread, None);
     }
 
@@ -347,7 +378,11 @@ mod tests {
         kept.push(2, &[1.0, 2.0, 3.0, 4.0]).unwrap();
         let apart = kept.compare(1, 2, &[3.0, 4.5]).unwrap();
         assert_eq!(apart[0].distance.max_difference, 0.5);
-        assert!(kept.compare(1, 2, &[3.0, 4.5, 5.0, 6.0]).unwrap().is_empty());
+        assert!(
+            kept.compare(1, 2, &[3.0, 4.5, 5.0, 6.0])
+                .unwrap()
+                .is_empty()
+        );
         assert!(kept.compare(0, 3, &[1.0, 2.0, 3.0]).is_err());
     }
 }

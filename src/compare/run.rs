@@ -7,7 +7,7 @@ use super::cause;
 use super::engines::{EngineArgs, Engines};
 use super::error::CompareError;
 use super::forcing::Stream;
-use super::free::{self, Free};
+use super::free;
 use super::judge::{Judgement, judge};
 use super::pair::{self, Named};
 use super::replay::{Found, Parting, Plan, replay};
@@ -99,7 +99,7 @@ impl Work<'_> {
         let mut others = Vec::new();
         for (at, contender) in contenders.iter().enumerate().skip(1) {
             others.push(match self.free(at, contender) {
-                Ok(free) => Ok(free),
+                Ok(trace) => Ok(trace),
                 Err(error) if error.is_of_engine() => Err(error.to_string()),
                 Err(error) => return Err(error),
             });
@@ -108,13 +108,16 @@ impl Work<'_> {
             label,
             trace: trace.clone(),
         };
-        let a = named(self.engines.emel.label(), &emel.trace);
+        let a = named(self.engines.emel.label(), &emel);
         let mut pairs = Vec::new();
-        for (contender, other) in contenders[1..].iter().zip(&others).take(self.engines.references.len())
+        for (contender, other) in contenders[1..]
+            .iter()
+            .zip(&others)
+            .take(self.engines.references.len())
         {
             pairs.push(match other {
-                Ok(free) => {
-                    let b = named(contender.label(), &free.trace);
+                Ok(trace) => {
+                    let b = named(contender.label(), trace);
                     pair::compare(&a, &b, Some(&self.vocabulary), context)
                 }
                 Err(error) => failed(&a, contender.label(), error.clone()),
@@ -122,8 +125,12 @@ impl Work<'_> {
         }
         let mut report = Report {
             schema: SCHEMA,
-            verdict: pairs.iter().map(|pair| pair.verdict).max().unwrap_or(Verdict::Error),
-            subject: Some(self.case.subject(emel.trace.prompt.len())),
+            verdict: pairs
+                .iter()
+                .map(|pair| pair.verdict)
+                .max()
+                .unwrap_or(Verdict::Error),
+            subject: Some(self.case.subject(emel.prompt.len())),
             pairs,
             replay: None,
             tensors: None,
@@ -133,7 +140,7 @@ impl Work<'_> {
         Ok(report)
     }
 
-    fn free(&self, at: usize, contender: &Contender) -> Result<Free, CompareError> {
+    fn free(&self, at: usize, contender: &Contender) -> Result<Trace, CompareError> {
         let trace = self.scratch.file(&format!("{at}.tokens.txt"));
         let timeout = self.args.engines.timeout();
         free::run(&self.case, contender, &trace, timeout, &self.stages)
@@ -142,12 +149,14 @@ impl Work<'_> {
     /// The replay, the oracle, the tensors, and what follows from them.
     fn explain(
         &self,
-        emel: &Free,
-        others: &[Result<Free, String>],
+        emel: &Trace,
+        others: &[Result<Trace, String>],
         report: &mut Report,
     ) -> Result<(), CompareError> {
         let Some((stream, whose)) = self.stream(emel, others) else {
-            report.notes.push("no replay: no stream to feed, or none wanted".to_owned());
+            report
+                .notes
+                .push("no replay: no stream to feed, or none wanted".to_owned());
             return Ok(());
         };
         let contenders = self.engines.all();
@@ -155,10 +164,14 @@ impl Work<'_> {
         let partings = partings(&splits);
         // The first pair that parts on this stream.
         let firsts = splits.iter().take(self.engines.references.len());
-        let parted = firsts.flatten().map(|split| (split.index, split.label.as_str())).next();
-        let beside = parted.map_or_else(|| contenders.get(1).map(|one| one.label()), |(_, label)| {
-            Some(label.to_owned())
-        });
+        let parted = firsts
+            .flatten()
+            .map(|split| (split.index, split.label.as_str()))
+            .next();
+        let beside = parted.map_or_else(
+            || contenders.get(1).map(|one| one.label()),
+            |(_, label)| Some(label.to_owned()),
+        );
         let at = self.args.tensors_at.or(parted.map(|(index, _)| index));
         let at = at.filter(|_| !self.args.no_oracle);
         if let Some(asked) = self.args.tensors_at.filter(|&at| at >= stream.positions()) {
@@ -198,12 +211,12 @@ impl Work<'_> {
     }
 
     /// The stream that everybody is fed, and whose it is.
-    fn stream(&self, emel: &Free, others: &[Result<Free, String>]) -> Option<(Stream, String)> {
-        let of = |free: &Free| {
-            let tokens = free.trace.tokens.iter().map(|token| token.id);
+    fn stream(&self, emel: &Trace, others: &[Result<Trace, String>]) -> Option<(Stream, String)> {
+        let of = |trace: &Trace| {
+            let tokens = trace.tokens.iter().map(|token| token.id);
             Stream {
-                ids: free.trace.prompt.iter().copied().chain(tokens).collect(),
-                prompt: free.trace.prompt.len(),
+                ids: trace.prompt.iter().copied().chain(tokens).collect(),
+                prompt: trace.prompt.len(),
             }
         };
         let (stream, whose) = match self.args.replay {
@@ -213,7 +226,7 @@ impl Work<'_> {
                 (of(others.first()?.as_ref().ok()?), label)
             }
             Fed::Prompt => {
-                let ids = emel.trace.prompt.clone();
+                let ids = emel.prompt.clone();
                 (Stream { ids, prompt: 1 }, "prompt".to_owned())
             }
             Fed::None => return None,
@@ -225,17 +238,17 @@ impl Work<'_> {
     /// EMEL's.
     fn splits(
         &self,
-        emel: &Free,
-        others: &[Result<Free, String>],
+        emel: &Trace,
+        others: &[Result<Trace, String>],
         stream: &Stream,
     ) -> Vec<Option<Split>> {
         let contenders = self.engines.all();
-        let split = |(contender, other): (&Contender, &Result<Free, String>)| {
+        let split = |(contender, other): (&Contender, &Result<Trace, String>)| {
             let other = other.as_ref().ok()?;
-            let (index, [a, b]) = first_split(&emel.trace, &other.trace)?;
-            let along = stream.prompt == emel.trace.prompt.len()
+            let (index, [a, b]) = first_split(emel, other)?;
+            let along = stream.prompt == emel.prompt.len()
                 && index < stream.positions()
-                && same_start(stream, &emel.trace, index);
+                && same_start(stream, emel, index);
             along.then(|| Split {
                 index,
                 label: contender.label(),
@@ -259,23 +272,47 @@ impl Work<'_> {
         }
         let (wanted, all) = (self.args.oracle_positions, stream.positions());
         let spread = (0..wanted.min(all)).map(|i| i * all / wanted.min(all).max(1));
-        let asked: BTreeSet<usize> = partings.iter().map(|one| one.index).chain(at).chain(spread).collect();
+        let asked: BTreeSet<usize> = partings
+            .iter()
+            .map(|one| one.index)
+            .chain(at)
+            .chain(spread)
+            .collect();
         let positions: Vec<usize> = asked.into_iter().collect();
         let (path, n_ctx) = (&self.case.model, self.case.n_ctx);
-        judge(path, stream, n_ctx, positions, at, &self.scratch, &self.stages)
+        judge(
+            path,
+            stream,
+            n_ctx,
+            positions,
+            at,
+            &self.scratch,
+            &self.stages,
+        )
     }
 
     /// Finds the cause of every split.
-    fn judge_splits(&self, found: &mut Found, others: &[Result<Free, String>], report: &mut Report) {
+    fn judge_splits(
+        &self,
+        found: &mut Found,
+        others: &[Result<Trace, String>],
+        report: &mut Report,
+    ) {
         let emel = self.engines.emel.label();
-        let defect = report.tensors.as_ref().and_then(|trail| trail.defect.clone());
+        let defect = report
+            .tensors
+            .as_ref()
+            .and_then(|trail| trail.defect.clone());
         let beside = report.tensors.as_ref().map(|trail| trail.b.clone());
         for (replayed, other) in found.engines[1..].iter_mut().zip(others) {
             if other.is_err() {
                 continue;
             }
             let label = &replayed.label;
-            let split = found.splits.iter().find(|split| split.parting.contains(label));
+            let split = found
+                .splits
+                .iter()
+                .find(|split| split.parting.contains(label));
             let defect = defect.as_ref().filter(|_| beside.as_ref() == Some(label));
             let finding = split.map(|split| cause::of_split(split, label, &emel, defect));
             replayed.cause = finding.as_ref().map(|finding| finding.cause);
@@ -344,7 +381,11 @@ fn first_split(a: &Trace, b: &Trace) -> Option<(usize, [u32; 2])> {
 fn same_start(stream: &Stream, trace: &Trace, index: usize) -> bool {
     let own = trace.prompt.iter().copied();
     let own = own.chain(trace.tokens.iter().map(|token| token.id));
-    stream.upto(index).iter().copied().eq(own.take(trace.prompt.len() + index))
+    stream
+        .upto(index)
+        .iter()
+        .copied()
+        .eq(own.take(trace.prompt.len() + index))
 }
 
 fn tensors(index: usize, labels: [&str; 2], exact: &Judgement, found: &Found) -> TensorTrail {
@@ -451,7 +492,10 @@ mod tests {
             split(9, "q", "q", 2),
             split(9, "r-w", "r", 3),
         ]);
-        let found: Vec<_> = all.iter().map(|one| (one.index, one.labels.len())).collect();
+        let found: Vec<_> = all
+            .iter()
+            .map(|one| (one.index, one.labels.len()))
+            .collect();
         assert_eq!(found, [(4, 1), (9, 2), (9, 1), (9, 1)]);
     }
 }

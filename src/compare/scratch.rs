@@ -127,13 +127,8 @@ impl<T: Kept> RowStore<T> {
     }
 
     /// Rows in it.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.rows
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.rows == 0
     }
 
     /// Adds whole rows.

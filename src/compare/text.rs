@@ -121,6 +121,9 @@ pub(in crate::compare) mod tests {
     fn shares_of_nothing_are_whole() {
         assert_eq!((fraction(0, 0), fraction(1, 4)), (1.0, 0.25));
         assert_eq!(shared(&[1, 2, 3], &[1, 2]), 2);
-        assert_eq!((count(1, "token"), count(0, "token")), ("1 token".into(), "0 tokens".into()));
+        assert_eq!(
+            (count(1, "token"), count(0, "token")),
+            ("1 token".into(), "0 tokens".into())
+        );
     }
 }
