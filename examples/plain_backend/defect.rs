@@ -2,7 +2,7 @@
 //!
 //! | `defect` | what is wrong | first wrong tensor |
 //! | --- | --- | --- |
-//! | `rope_base` | every rotation's base is twice what the file says | layer 0, `q` |
+//! | `rope_base` | every rotation's base is a tenth of what the file says | layer 0, `q` |
 //! | `shifted_rows:L` | rows of layer L's `ffn_down` move down by one, the last becomes the first | layer L, `ffn_out` |
 //! | `swapped_kv_heads:L` | layer L's first two key heads change places, and its value heads too | layer L, `k` |
 //! | `f16_accumulation:L` | layer L's matrix products are summed in f16 | layer L, `q` |

@@ -44,7 +44,7 @@ impl Transformer {
     ) -> Self {
         let mut spec = model.spec;
         if defect == Some(&Defect::RopeBase) {
-            spec.ropes.iter_mut().for_each(|rope| rope.base *= 2.0);
+            spec.ropes.iter_mut().for_each(|rope| rope.base /= 10.0);
         }
         let caches = spec.layers.iter().map(|layer| LayerCache {
             keys: Rows::new(layer.k_dim()),

@@ -3,7 +3,7 @@
 use emel::bench::protocol::Run;
 use emel::sampling::top_n;
 use emel::trace::checksum::Checksums;
-use emel::trace::{TraceHeader, TraceWriter};
+use emel::trace::{REQUIRED_KEYS, TraceHeader, TraceWriter};
 
 use crate::error::PlainError;
 
@@ -18,7 +18,7 @@ pub struct Record {
     top: usize,
 }
 
-/// `own` with what the request's header says: keys that a trace must have are set, others added.
+/// `own` with what the request's header says, but for what this engine says of itself.
 fn header(own: &TraceHeader, run: &Run) -> TraceHeader {
     let mut header = TraceHeader {
         workload_id: "-".to_owned(),
@@ -30,6 +30,8 @@ fn header(own: &TraceHeader, run: &Run) -> TraceHeader {
             "model_sha256" => header.model_sha256.clone_from(value),
             "workload_id" => header.workload_id.clone_from(value),
             "lane" => header.lane.clone_from(value),
+            own if REQUIRED_KEYS.contains(&own) => {}
+            own if header.more.iter().any(|(key, _)| key == own) => {}
             _ => header.more.push((key.clone(), value.clone())),
         }
     }
