@@ -96,6 +96,17 @@ pub enum StopRule {
     Limit,
 }
 
+impl StopRule {
+    /// As manifests, records and traces write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            StopRule::Eog => "eog",
+            StopRule::Limit => "limit",
+        }
+    }
+}
+
 /// Feed given tokens: teacher forcing. The tokens pass as they do in a [`Run`]: the prompt at once,
 /// every later one as a step of its own; so the logits are, bit by bit, those of a run that chose
 /// these tokens. Files are overwritten.
