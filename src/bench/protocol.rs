@@ -97,8 +97,7 @@ pub enum StopRule {
 }
 
 impl StopRule {
-    /// As manifests, records and traces write it.
-    #[must_use]
+    /// As requests, manifests and records write it.
     pub fn name(self) -> &'static str {
         match self {
             StopRule::Eog => "eog",

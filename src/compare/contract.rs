@@ -133,7 +133,10 @@ mod tests {
         };
         let c = Contract::of_record(&record);
         let found = a.difference(&c).unwrap();
-        assert_eq!((&*found.field, &*found.a, &*found.b), ("sampling", "argmax", "chain"));
+        assert_eq!(
+            (&*found.field, &*found.a, &*found.b),
+            ("sampling", "argmax", "chain")
+        );
         let filled = b.or(a);
         assert_eq!(filled.get("stop_rule"), Some("eog"));
         assert_eq!(filled.get("sampling"), Some("argmax"));

@@ -223,7 +223,7 @@ pub struct Replay {
     pub positions: usize,
     /// EMEL first, the reference next, then the reference's other configurations.
     pub engines: Vec<Replayed>,
-    /// EMEL against the reference, position by position.
+    /// The reference against EMEL, position by position.
     pub trail: Vec<Position>,
     /// Everybody at each place where two streams part.
     pub splits: Vec<Split>,
@@ -242,7 +242,8 @@ pub struct Replayed {
     pub cause: Option<Cause>,
     /// Against EMEL; none for EMEL itself.
     pub to_emel: Option<Agreement>,
-    /// Against the reference; none for the reference itself.
+    /// Against the reference; none for the reference itself, and for EMEL, with which it is
+    /// compared.
     pub to_reference: Option<Agreement>,
     /// Against the oracle, at the oracle's positions.
     pub to_oracle: Option<Agreement>,
@@ -283,7 +284,7 @@ pub struct Summary {
 pub struct Position {
     /// The generated token that is chosen there, from 0.
     pub index: usize,
-    /// KL(reference ‖ EMEL).
+    /// KL(EMEL ‖ reference).
     pub kl: f64,
     /// Largest difference of two logits.
     pub max_difference: f64,
@@ -300,13 +301,16 @@ pub struct Split {
     pub a: Piece,
     /// The other's.
     pub b: Piece,
-    /// Who parts from EMEL here, by label.
+    /// Who parts from EMEL here, by label: configurations of one backend.
     pub parting: Vec<String>,
+    /// That backend.
+    pub backend: String,
     /// Every engine and configuration, in the order of [`Replay::engines`].
     pub views: Vec<View>,
     /// The oracle.
     pub oracle: Option<View>,
-    /// Largest less smallest of the reference's margins over its configurations: its spread.
+    /// Largest less smallest of the margins over the backend's configurations: its spread; none
+    /// when it has one alone.
     pub spread: Option<f64>,
 }
 
@@ -315,6 +319,8 @@ pub struct Split {
 pub struct View {
     /// Its label; `oracle`.
     pub label: String,
+    /// The backend that it is a configuration of; `emel`, `oracle`.
+    pub backend: String,
     /// Its top token.
     pub top: Piece,
     /// Logit of `a`.

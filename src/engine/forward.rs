@@ -2,7 +2,9 @@
 
 use super::Engine;
 use super::error::EngineError;
+use super::observer::Tensor;
 use super::{Route, head, layer};
+use crate::model::Point;
 use crate::tokenizer::TokenId;
 use emel_kernels::{
     CacheReading, Direct, RopeFillJob, Tile, TileT1, TileT4, TileT8, TileWide, Widened,
@@ -68,6 +70,13 @@ fn embed(engine: &mut Engine, tokens: &[TokenId]) -> Result<(), EngineError> {
     // The system maps far more than a row at each touch; unreleased, the table would soon be in
     // memory twice, packed and mapped.
     engine.source.release(tensor);
+    engine.observer.tensor(Tensor {
+        layer: None,
+        point: Point::Embedding,
+        position: engine.memory.n_past(),
+        rows: tokens.len(),
+        values: &engine.workspace.x[..tokens.len() * engine.spec.d_model],
+    });
     Ok(())
 }
 

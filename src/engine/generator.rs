@@ -294,9 +294,10 @@ impl GenerateStateMachineContext for Driver<'_> {
         let reused = state.begin(prompt.tokens);
         let rest = &prompt.tokens[reused..];
         let tokens = rest.len();
-        state.observer.event(Event::PromptBegins { reused, tokens });
+        let begins = Event::PromptBegins { reused, tokens };
+        state.engine.observer.event(begins);
         let mut routes = RouteCounts::default();
-        let result = prefill::run(&mut state.engine, rest, &mut routes, &*state.observer);
+        let result = prefill::run(&mut state.engine, rest, &mut routes);
         state.broken = result.is_err();
         state.cut = result.as_ref().is_ok_and(|whole| !whole);
         prompt.output.put(result.map(|whole| Prefilled {
@@ -321,18 +322,18 @@ impl GenerateStateMachineContext for Driver<'_> {
     }
 
     fn announce_end(&mut self, _: &Prompt<'_>) -> Result<(), ()> {
-        self.0.borrow().observer.event(Event::PromptEnds);
+        self.0.borrow().engine.observer.event(Event::PromptEnds);
         Ok(())
     }
 
     fn report_cut(&mut self) -> Result<(), ()> {
-        self.0.borrow().observer.event(Event::PromptCut);
+        self.0.borrow().engine.observer.event(Event::PromptCut);
         Ok(())
     }
 
     fn decode(&mut self, step: &Step<'_>) -> Result<(), ()> {
         let state = &mut *self.0.borrow_mut();
-        state.observer.event(Event::StepBegins);
+        state.engine.observer.event(Event::StepBegins);
         let pending = [state.pending()];
         let pool = state.engine.pools.decode;
         let result = forward::pass::<Scalar>(&mut state.engine, &pending, pool)

@@ -3,6 +3,8 @@
 use super::Engine;
 use super::error::{EngineError, finish};
 use super::matmul;
+use super::observer::Tensor;
+use crate::model::Point;
 use emel_kernels::{RmsNormJob, ScaleJob, SoftcapJob, TileT1};
 use sml::sml;
 
@@ -59,7 +61,15 @@ impl HeadStateMachineContext for Context<'_> {
             let (x, out) = (&work.x[start..start + d], &mut work.normed[..d]);
             let (norm, eps) = (&engine.weights.output_norm, engine.spec.rms_eps);
             let mut forker = engine.pools.forker(pool, &engine.execution);
-            forker.run(&mut RmsNormJob::new(engine.kernels, x, norm, eps, out), d)
+            forker.run(&mut RmsNormJob::new(engine.kernels, x, norm, eps, out), d)?;
+            engine.observer.tensor(Tensor {
+                layer: None,
+                point: Point::OutputNorm,
+                position: engine.memory.n_past() - 1,
+                rows: 1,
+                values: &work.normed[..d],
+            });
+            Ok(())
         })
     }
 

@@ -2,16 +2,18 @@
 //!
 //! The rows choose what a layer's record asks for: biases, head norms, how attention is shared
 //! between lanes, post norms, the activation. Between `idle` and `done` the residual stream `x`
-//! gains the attention output (`mixed`) and the feed-forward output (`done`).
+//! gains the attention output (`mixed`) and the feed-forward output (`done`). On the way the
+//! engine's observer sees every [`Point`].
 
 use super::Engine;
 use super::error::{EngineError, finish};
 use super::fork::Forker;
 use super::forward::Pass;
 use super::matmul;
+use super::observer::{Observer, Tensor};
 use super::weights::LayerWeights;
 use super::workspace::Workspace;
-use crate::model::{Activation, AttentionForm, LayerSpec};
+use crate::model::{Activation, AttentionForm, LayerSpec, Point};
 use emel_kernels::{
     AddBiasJob, AddJob, AddRmsNormJob, AttentionInput, AttentionJob, AttentionMergeJob,
     AttentionSplitJob, GluJob, HeadNormJob, Kernels, LayerCache, PostNormJob, PostNormThenNormJob,
@@ -76,8 +78,10 @@ struct Context<'a, P> {
 struct Parts<'a> {
     kernels: Kernels,
     eps: f32,
+    layer: usize,
     pos0: usize,
     n_tokens: usize,
+    observer: &'a dyn Observer,
     spec: &'a LayerSpec,
     weights: &'a LayerWeights,
     rope: &'a RopeTable,
@@ -90,6 +94,17 @@ impl Parts<'_> {
     /// Elements of the residual stream's rows.
     fn n_residual(&self) -> usize {
         self.n_tokens * self.weights.attn_norm.len()
+    }
+
+    /// Shows the batch's rows at `point`.
+    fn show(&self, point: Point, values: &[f32]) {
+        self.observer.tensor(Tensor {
+            layer: Some(self.layer),
+            point,
+            position: self.pos0,
+            rows: self.n_tokens,
+            values,
+        });
     }
 }
 
@@ -104,8 +119,10 @@ impl<P: Pass> Context<'_, P> {
         Parts {
             kernels: engine.kernels,
             eps: engine.spec.rms_eps,
+            layer: self.layer,
             pos0: engine.memory.n_past(),
             n_tokens: self.n_tokens,
+            observer: &*engine.observer,
             spec,
             weights: &engine.weights.layers[self.layer],
             rope: &engine.ropes[spec.rope],
@@ -184,7 +201,9 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             parts.forker.run(
                 &mut RmsNormJob::new(parts.kernels, x, norm, parts.eps, out),
                 n,
-            )
+            )?;
+            parts.show(Point::AttnNorm, &parts.work.normed[..n]);
+            Ok(())
         })
     }
 
@@ -262,8 +281,12 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
     fn store_kv(&mut self) -> Result<(), ()> {
         self.act(|mut parts| {
             let (n, spec) = (parts.n_tokens, parts.spec);
+            let q = &parts.work.q[..n * spec.q_dim()];
             let k = &parts.work.k[..n * spec.k_dim()];
             let v = &parts.work.v[..n * spec.v_dim()];
+            parts.show(Point::Query, q);
+            parts.show(Point::Key, k);
+            parts.show(Point::Value, v);
             let mut job = StoreKvJob::new(parts.kernels, parts.cache, parts.pos0, k, v);
             parts.forker.run(&mut job, k.len() + v.len())
         })
@@ -314,12 +337,14 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
         self.act(|mut parts| {
             let (n, spec, weights) = (parts.n_tokens, parts.spec, parts.weights);
             let n_residual = parts.n_residual();
+            let n_attended = n * spec.o_dim();
+            parts.show(Point::Attended, &parts.work.attended[..n_attended]);
             let work = &mut *parts.work;
             matmul::multiply::<P::Tile, 1>(
                 parts.kernels,
                 &mut parts.forker,
                 &mut work.buffers,
-                &work.attended[..n * spec.o_dim()],
+                &work.attended[..n_attended],
                 n,
                 [(&weights.wo, &mut work.projected[..n_residual])],
             )
@@ -337,7 +362,10 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             );
             let norm = &parts.weights.ffn_norm;
             let mut job = AddRmsNormJob::new(parts.kernels, x, y, norm, parts.eps, out);
-            parts.forker.run(&mut job, n)
+            parts.forker.run(&mut job, n)?;
+            parts.show(Point::AttnResidual, &parts.work.x[..n]);
+            parts.show(Point::FfnNorm, &parts.work.normed[..n]);
+            Ok(())
         })
     }
 
@@ -355,7 +383,10 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             parts.forker.run(
                 &mut PostNormThenNormJob::new(post, &weights.ffn_norm, out),
                 n,
-            )
+            )?;
+            parts.show(Point::AttnResidual, &parts.work.x[..n]);
+            parts.show(Point::FfnNorm, &parts.work.normed[..n]);
+            Ok(())
         })
     }
 
@@ -400,17 +431,20 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
 
     fn contract(&mut self) -> Result<(), ()> {
         self.act(|mut parts| {
-            let (n, spec, weights) = (parts.n_tokens, parts.spec, parts.weights);
-            let n_residual = parts.n_residual();
+            let (n, weights) = (parts.n_tokens, parts.weights);
+            let (n_residual, n_hidden) = (parts.n_residual(), n * parts.spec.d_ff);
+            parts.show(Point::FfnHidden, &parts.work.gate[..n_hidden]);
             let work = &mut *parts.work;
             matmul::multiply::<P::Tile, 1>(
                 parts.kernels,
                 &mut parts.forker,
                 &mut work.buffers,
-                &work.gate[..n * spec.d_ff],
+                &work.gate[..n_hidden],
                 n,
                 [(&weights.w_down, &mut work.projected[..n_residual])],
-            )
+            )?;
+            parts.show(Point::FfnOut, &parts.work.projected[..n_residual]);
+            Ok(())
         })
     }
 
@@ -418,7 +452,9 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
         self.act(|mut parts| {
             let n = parts.n_residual();
             let (x, y) = (&mut parts.work.x[..n], &parts.work.projected[..n]);
-            parts.forker.run(&mut AddJob::new(parts.kernels, x, y), n)
+            parts.forker.run(&mut AddJob::new(parts.kernels, x, y), n)?;
+            parts.show(Point::LayerOut, &parts.work.x[..n]);
+            Ok(())
         })
     }
 
@@ -428,7 +464,9 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             let (x, y) = (&mut parts.work.x[..n], &parts.work.projected[..n]);
             let norm = &parts.weights.post_ffn_norm;
             let mut job = PostNormJob::new(parts.kernels, x, y, norm, parts.eps);
-            parts.forker.run(&mut job, n)
+            parts.forker.run(&mut job, n)?;
+            parts.show(Point::LayerOut, &parts.work.x[..n]);
+            Ok(())
         })
     }
 

@@ -508,6 +508,7 @@ impl LoadStateMachineContext for Context<'_> {
                 kernels: found.kernels.ok_or(EngineError::Order)?,
                 execution,
                 routes: routes.with_ubatch(n_ubatch),
+                observer: Box::new(()),
                 last_row: 0,
                 embedding,
                 spec,

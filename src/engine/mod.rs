@@ -3,7 +3,8 @@
 //! An [`Engine`] is a loaded model with its cache and lanes. Machines choose and actions compute:
 //! the generator ([`Generator`]) takes prompts and steps, the prefill machine picks routes, the
 //! layer machine the form of each layer, the matmul machine the activations' quantization, and
-//! the fork machine one lane or all. docs/machines.md draws them.
+//! the fork machine one lane or all. docs/machines.md draws them. An [`Observer`] hears what happens
+//! and sees the tensors of every pass.
 
 mod counters;
 mod dispatch;
@@ -29,7 +30,7 @@ pub use dispatch::NullMachine;
 pub use error::EngineError;
 pub use generator::{Generator, Halt, Output, Prefilled, Prompt, Step, Stepped, StopReason};
 pub use loader::LoadOptions;
-pub use observer::{Event, Observer};
+pub use observer::{Event, Observer, Tensor};
 pub use policy::{ExecutionPolicy, Route, RoutePolicy, UnknownRoute};
 pub use prefill::RouteCounts;
 pub use session::{Limits, Selected, Session};
@@ -52,6 +53,8 @@ pub struct Engine {
     pools: pools::Pools,
     execution: ExecutionPolicy,
     routes: RoutePolicy,
+    /// Hears every event and sees every tensor.
+    observer: Box<dyn Observer>,
     /// The row of the residual stream that holds the last token.
     last_row: usize,
 }

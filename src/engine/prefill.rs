@@ -6,7 +6,7 @@
 
 use super::error::{EngineError, finish};
 use super::forward::{self, Chunk4, Chunk8, Pass, Scalar, Wide};
-use super::observer::{Event, Observer};
+use super::observer::Event;
 use super::{Engine, Route, RoutePolicy};
 use crate::tokenizer::TokenId;
 use sml::sml;
@@ -73,7 +73,6 @@ struct Context<'a> {
     left: &'a [TokenId],
     policy: RoutePolicy,
     counts: &'a mut RouteCounts,
-    observer: &'a dyn Observer,
     /// What the observer answered after the last pass.
     unwanted: bool,
     /// Route and tokens of the last pass.
@@ -144,8 +143,8 @@ impl PrefillRouteStateMachineContext for Context<'_> {
     fn note_pass(&mut self) -> Result<(), ()> {
         let (route, tokens) = self.last;
         self.counts.add(route, tokens);
-        self.observer.event(Event::Passed { route, tokens });
-        self.unwanted = self.observer.wants_end();
+        self.engine.observer.event(Event::Passed { route, tokens });
+        self.unwanted = self.engine.observer.wants_end();
         Ok(())
     }
 
@@ -155,8 +154,8 @@ impl PrefillRouteStateMachineContext for Context<'_> {
 }
 
 /// Passes `tokens` through the model at the positions after those in the cache, on the routes
-/// that the engine's policy asks for, and adds what ran to `counts`. Between passes `observer` may
-/// end it; false then.
+/// that the engine's policy asks for, and adds what ran to `counts`. Between passes the engine's
+/// observer may end it; false then.
 ///
 /// # Errors
 /// What a pass failed with; the passes before it stand in the cache.
@@ -164,17 +163,16 @@ pub(super) fn run(
     engine: &mut Engine,
     tokens: &[TokenId],
     counts: &mut RouteCounts,
-    observer: &dyn Observer,
 ) -> Result<bool, EngineError> {
     let policy = engine.routes;
+    let unwanted = engine.observer.wants_end();
     let mut failure = None;
     let context = Context {
         engine,
         left: tokens,
         policy,
         counts,
-        observer,
-        unwanted: observer.wants_end(),
+        unwanted,
         last: (Route::Scalar, 0),
         failure: &mut failure,
     };

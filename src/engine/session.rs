@@ -35,7 +35,6 @@ pub struct Session {
 
 pub(super) struct State {
     pub engine: Engine,
-    pub observer: Box<dyn Observer>,
     pub broken: bool,
     /// The observer did not want the rest of the prompt.
     pub cut: bool,
@@ -51,7 +50,6 @@ impl Session {
     pub fn new(engine: Engine, sampler: Sampler, limits: Limits) -> Self {
         let state = State {
             engine,
-            observer: Box::new(()),
             broken: false,
             cut: false,
             sampler,
@@ -67,7 +65,7 @@ impl Session {
 
     /// The same, watched by `observer`.
     pub fn observed_by(self, observer: impl Observer + 'static) -> Self {
-        self.state.borrow_mut().observer = Box::new(observer);
+        self.state.borrow_mut().engine.observer = Box::new(observer);
         self
     }
 
@@ -139,12 +137,14 @@ impl State {
     /// [`EngineError::Sample`] when the logits hold a NaN.
     pub fn select(&mut self) -> Result<Selected, EngineError> {
         self.at_end = false;
-        self.observer.event(Event::Selecting);
+        self.engine.observer.event(Event::Selecting);
         let choice = self.sampler.sample(self.engine.logits());
         self.broken = choice.is_err();
         let choice = choice.map_err(EngineError::Sample)?;
         self.sampler.accept(choice.id);
-        self.observer.event(Event::Selected { id: choice.id });
+        self.engine
+            .observer
+            .event(Event::Selected { id: choice.id });
         let token = Selected {
             index: self.generated,
             id: choice.id,

@@ -5,8 +5,8 @@
 
 use super::parallel::map_ranges;
 use super::weights::{LayerWeights, Rows};
-use super::{Hidden, Oracle, OracleError, Point, math};
-use crate::model::LayerSpec;
+use super::{Oracle, OracleError, Tensor, math};
+use crate::model::{LayerSpec, Point};
 
 /// Rotated keys and values of one layer, one vector a position.
 #[derive(Clone, Debug, Default)]
@@ -17,34 +17,55 @@ pub struct LayerCache {
     values: Rows,
 }
 
+/// Shows a batch to the observer.
+struct Show<'o> {
+    observer: &'o mut dyn FnMut(Tensor<'_>),
+    /// The position of the batch's first token.
+    first: usize,
+    layer: Option<usize>,
+}
+
+impl Show<'_> {
+    fn rows(&mut self, point: Point, rows: &Rows) {
+        for (i, values) in rows.iter().enumerate() {
+            (self.observer)(Tensor {
+                layer: self.layer,
+                point,
+                position: self.first + i,
+                values,
+            });
+        }
+    }
+}
+
 impl Oracle<'_> {
-    /// Adds `tokens` at the next positions and gives the residual stream after the last layer.
-    pub(super) fn layers(
+    /// Adds `tokens` at the next positions and gives the last layer's outputs, normed.
+    pub(super) fn pass(
         &mut self,
         tokens: &[u32],
-        observer: &mut dyn FnMut(Hidden<'_>),
+        observer: &mut dyn FnMut(Tensor<'_>),
     ) -> Result<Rows, OracleError> {
+        let mut show = Show {
+            observer,
+            first: self.position,
+            layer: None,
+        };
         let mut streams: Rows = tokens.iter().map(|token| self.embed(*token)).collect();
+        show.rows(Point::Embedding, &streams);
         for layer in 0..self.model.spec.layers.len() {
-            let mut show = |point, streams: &Rows, first: usize| {
-                for (i, stream) in streams.iter().enumerate() {
-                    observer(Hidden {
-                        layer,
-                        position: first + i,
-                        point,
-                        stream,
-                    });
-                }
-            };
-            let attention = self.attention(layer, &streams)?;
+            show.layer = Some(layer);
+            let attention = self.attention(layer, &streams, &mut show)?;
             add(&mut streams, &attention);
-            show(Point::Attention, &streams, self.position);
-            let feed_forward = self.feed_forward(layer, &streams)?;
+            show.rows(Point::AttnResidual, &streams);
+            let feed_forward = self.feed_forward(layer, &streams, &mut show)?;
             add(&mut streams, &feed_forward);
-            show(Point::FeedForward, &streams, self.position);
+            show.rows(Point::LayerOut, &streams);
         }
+        show.layer = None;
+        let normed = self.norm(&streams, &self.weights.output_norm);
+        show.rows(Point::OutputNorm, &normed);
         self.position += tokens.len();
-        Ok(streams)
+        Ok(normed)
     }
 
     fn embed(&self, token: u32) -> Vec<f64> {
@@ -55,11 +76,10 @@ impl Oracle<'_> {
         row
     }
 
-    /// The logits of each stream.
-    pub(super) fn logits(&self, streams: &[Vec<f64>]) -> Result<Rows, OracleError> {
+    /// The logits of each of a pass's outputs.
+    pub(super) fn logits(&self, outputs: &[Vec<f64>]) -> Result<Rows, OracleError> {
         let spec = &self.model.spec;
-        let normed = self.norm(streams, &self.weights.output_norm);
-        let mut logits = self.weights.output.times(&normed, self.threads)?;
+        let mut logits = self.weights.output.times(outputs, self.threads)?;
         for logit in logits.iter_mut().flatten() {
             if let Some(scale) = spec.logit_scale {
                 *logit *= f64::from(scale);
@@ -72,10 +92,16 @@ impl Oracle<'_> {
     }
 
     /// What attention adds to each stream; the positions' keys and values join the cache.
-    fn attention(&mut self, index: usize, streams: &Rows) -> Result<Rows, OracleError> {
+    fn attention(
+        &mut self,
+        index: usize,
+        streams: &Rows,
+        show: &mut Show<'_>,
+    ) -> Result<Rows, OracleError> {
         let spec = &self.model.spec.layers[index];
         let weights = &self.weights.layers[index];
         let normed = self.norm(streams, &weights.attn_norm);
+        show.rows(Point::AttnNorm, &normed);
         let mut queries = weights.wq.times(&normed, self.threads)?;
         let mut keys = weights.wk.times(&normed, self.threads)?;
         let mut values = weights.wv.times(&normed, self.threads)?;
@@ -88,26 +114,41 @@ impl Oracle<'_> {
                 rows.iter_mut().for_each(|row| add_vector(row, bias));
             }
         }
-        self.prepare_heads(spec, &weights.q_norm, &mut queries);
-        self.prepare_heads(spec, &weights.k_norm, &mut keys);
+        let turns: Vec<Vec<(f64, f64)>> = (self.position..)
+            .take(streams.len())
+            .map(|position| math::turns(&self.model.spec.ropes[spec.rope], self.n_ctx, position))
+            .collect();
+        self.prepare_heads(spec, &weights.q_norm, &turns, &mut queries);
+        self.prepare_heads(spec, &weights.k_norm, &turns, &mut keys);
+        show.rows(Point::Query, &queries);
+        show.rows(Point::Key, &keys);
+        show.rows(Point::Value, &values);
         self.caches[index].keys.append(&mut keys);
         self.caches[index].values.append(&mut values);
 
         let mixed = self.mix(spec, &self.caches[index], &queries)?;
+        show.rows(Point::Attended, &mixed);
         let weights = &self.weights.layers[index];
         let out = weights.wo.times(&mixed, self.threads)?;
         Ok(self.optional_norm(out, &weights.post_attn_norm))
     }
 
-    /// Norms (if the layer does) and rotates every head of queries or keys.
-    fn prepare_heads(&self, spec: &LayerSpec, norm: &Option<Vec<f64>>, rows: &mut Rows) {
-        let rope = &self.model.spec.ropes[spec.rope];
-        for (i, row) in rows.iter_mut().enumerate() {
+    /// Norms (if the layer does) every head of queries or keys and rotates it by the turns of its
+    /// position.
+    fn prepare_heads(
+        &self,
+        spec: &LayerSpec,
+        norm: &Option<Vec<f64>>,
+        turns: &[Vec<(f64, f64)>],
+        rows: &mut Rows,
+    ) {
+        let kind = self.model.spec.ropes[spec.rope].kind;
+        for (row, turns) in rows.iter_mut().zip(turns) {
             for head in row.chunks_exact_mut(spec.head_dim_k) {
                 if let Some(weight) = norm {
                     head.copy_from_slice(&math::rms_norm(head, weight, self.eps()));
                 }
-                math::rotate(rope, self.n_ctx, self.position + i, head);
+                math::rotate(kind, turns, head);
             }
         }
     }
@@ -136,16 +177,29 @@ impl Oracle<'_> {
     }
 
     /// What the feed-forward network adds to each stream.
-    fn feed_forward(&self, index: usize, streams: &Rows) -> Result<Rows, OracleError> {
+    fn feed_forward(
+        &self,
+        index: usize,
+        streams: &Rows,
+        show: &mut Show<'_>,
+    ) -> Result<Rows, OracleError> {
         let spec = &self.model.spec.layers[index];
         let weights: &LayerWeights = &self.weights.layers[index];
         let normed = self.norm(streams, &weights.ffn_norm);
-        let mut hidden = weights.w_gate.times(&normed, self.threads)?;
+        show.rows(Point::FfnNorm, &normed);
+        let gate = weights.w_gate.times(&normed, self.threads)?;
         let up = weights.w_up.times(&normed, self.threads)?;
-        for (gate, up) in hidden.iter_mut().flatten().zip(up.iter().flatten()) {
-            *gate = math::activate(spec.activation, *gate) * up;
-        }
+        let hidden = map_ranges(self.threads, gate.len(), |range| {
+            let gated = |i: usize| {
+                let pairs = gate[i].iter().zip(&up[i]);
+                let gated = pairs.map(|(gate, up)| math::activate(spec.activation, *gate) * up);
+                gated.collect()
+            };
+            range.map(gated).collect()
+        })?;
+        show.rows(Point::FfnHidden, &hidden);
         let out = weights.w_down.times(&hidden, self.threads)?;
+        show.rows(Point::FfnOut, &out);
         Ok(self.optional_norm(out, &weights.post_ffn_norm))
     }
 

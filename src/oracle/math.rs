@@ -61,24 +61,29 @@ pub fn activate(activation: Activation, x: f64) -> f64 {
     }
 }
 
-/// Rotary position embedding (Su et al. 2021) of one head at position `pos`, in place, for a run
-/// whose context holds `n_ctx` tokens.
-pub fn rotate(rope: &RopeSpec, n_ctx: usize, pos: usize, head: &mut [f64]) {
-    let half = rope.n_dims / 2;
+/// Cosine and sine by which each pair of a head turns at position `pos`, both times the rope's
+/// factor, for a run whose context holds `n_ctx` tokens.
+pub fn turns(rope: &RopeSpec, n_ctx: usize, pos: usize) -> Vec<(f64, f64)> {
     let factors = rope.factors_for(n_ctx);
-    for pair in 0..half {
+    let turn = |pair: usize| {
         let exponent = -2.0 * pair as f64 / rope.n_dims as f64;
         let factor = factors.map_or(1.0, |f| f64::from(f[pair]));
         let angle =
             pos as f64 * libm::pow(f64::from(rope.base), exponent) * f64::from(rope.freq_scale)
                 / factor;
-        let (cos, sin) = (
-            libm::cos(angle) * f64::from(rope.attn_factor),
-            libm::sin(angle) * f64::from(rope.attn_factor),
-        );
-        let (i, j) = match rope.kind {
+        let scale = f64::from(rope.attn_factor);
+        (libm::cos(angle) * scale, libm::sin(angle) * scale)
+    };
+    (0..rope.n_dims / 2).map(turn).collect()
+}
+
+/// Rotary position embedding (Su et al. 2021) of one head, in place, by the [`turns`] of its
+/// position.
+pub fn rotate(kind: RopeKind, turns: &[(f64, f64)], head: &mut [f64]) {
+    for (pair, (cos, sin)) in turns.iter().enumerate() {
+        let (i, j) = match kind {
             RopeKind::Norm => (2 * pair, 2 * pair + 1),
-            RopeKind::Neox => (pair, pair + half),
+            RopeKind::Neox => (pair, pair + turns.len()),
         };
         let (x, y) = (head[i], head[j]);
         head[i] = x * cos - y * sin;
@@ -140,6 +145,12 @@ mod tests {
         assert_eq!(softcap(1e9, 30.0), 30.0);
     }
 
+    /// Turns a head as at position `pos`.
+    fn turned(rope: &RopeSpec, n_ctx: usize, pos: usize, mut head: Vec<f64>) -> Vec<f64> {
+        rotate(rope.kind, &turns(rope, n_ctx, pos), &mut head);
+        head
+    }
+
     fn rope(kind: RopeKind) -> RopeSpec {
         RopeSpec {
             kind,
@@ -162,10 +173,10 @@ mod tests {
     fn rotation_turns_neighbours_or_halves_and_leaves_the_rest() {
         // Pair 0 turns by 3 radians, pair 1 by 3 * 10000^(-1/2) = 0.03.
         let (c0, s0, c1, s1) = (3.0_f64.cos(), 3.0_f64.sin(), 0.03_f64.cos(), 0.03_f64.sin());
-        let mut head = [1.0, 2.0, 3.0, 4.0, 5.0];
-        rotate(&rope(RopeKind::Norm), 100, 3, &mut head);
+        let head = vec![1.0, 2.0, 3.0, 4.0, 5.0];
+        let norm = turned(&rope(RopeKind::Norm), 100, 3, head.clone());
         close(
-            &head,
+            &norm,
             &[
                 c0 - 2.0 * s0,
                 s0 + 2.0 * c0,
@@ -174,10 +185,9 @@ mod tests {
                 5.0,
             ],
         );
-        let mut head = [1.0, 2.0, 3.0, 4.0, 5.0];
-        rotate(&rope(RopeKind::Neox), 100, 3, &mut head);
+        let neox = turned(&rope(RopeKind::Neox), 100, 3, head);
         close(
-            &head,
+            &neox,
             &[
                 c0 - 3.0 * s0,
                 2.0 * c1 - 4.0 * s1,
@@ -199,11 +209,10 @@ mod tests {
             factors: vec![6.0, 1.0],
         });
         // 6 * 0.5 / 3 = 1 radian in a short context, half of it in a long one.
-        let mut head = [1.0, 0.0, 0.0, 0.0];
-        rotate(&spec, 10, 6, &mut head);
-        close(&head[..2], &[2.0 * 1.0_f64.cos(), 2.0 * 1.0_f64.sin()]);
-        let mut head = [1.0, 0.0, 0.0, 0.0];
-        rotate(&spec, 11, 6, &mut head);
-        close(&head[..2], &[2.0 * 0.5_f64.cos(), 2.0 * 0.5_f64.sin()]);
+        let head = vec![1.0, 0.0, 0.0, 0.0];
+        let short = turned(&spec, 10, 6, head.clone());
+        close(&short[..2], &[2.0 * 1.0_f64.cos(), 2.0 * 1.0_f64.sin()]);
+        let long = turned(&spec, 11, 6, head);
+        close(&long[..2], &[2.0 * 0.5_f64.cos(), 2.0 * 0.5_f64.sin()]);
     }
 }

@@ -21,17 +21,20 @@ pub(crate) mod dequant;
 mod forward;
 mod math;
 mod parallel;
+mod product;
 mod weights;
 
 use std::thread;
 
 use crate::gguf::Gguf;
-use crate::model::Model;
+use crate::model::{Model, Point};
 use forward::LayerCache;
 use weights::Weights;
 
 /// Positions that share each decoded row; bounds the memory of a long prompt.
-const BATCH: usize = 64;
+const BATCH: usize = 128;
+/// Positions whose logits are computed together: vocabularies are large.
+const LOGITS_BATCH: usize = 32;
 
 /// Why the oracle cannot say anything.
 #[derive(Debug, thiserror::Error)]
@@ -84,26 +87,17 @@ pub enum Want<'a> {
     At(&'a [usize]),
 }
 
-/// The residual stream at one point of the pass.
+/// One position's values at one point of the pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hidden<'a> {
-    /// The layer.
-    pub layer: usize,
+pub struct Tensor<'a> {
+    /// The layer; none for what belongs to no layer.
+    pub layer: Option<usize>,
+    /// Where in the pass.
+    pub point: Point,
     /// The position in the context.
     pub position: usize,
-    /// Where in the layer.
-    pub point: Point,
-    /// The stream, `[d_model]`.
-    pub stream: &'a [f64],
-}
-
-/// Where in a layer the residual stream is seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Point {
-    /// After attention's result joined it.
-    Attention,
-    /// After the feed-forward's result joined it: the layer's output.
-    FeedForward,
+    /// The values; [`Point`] says how many.
+    pub values: &'a [f64],
 }
 
 /// A forward pass in f64 with a cache of its own.
@@ -181,8 +175,12 @@ impl<'a> Oracle<'a> {
         self.prefill_observed(tokens, want, &mut |_| ())
     }
 
-    /// As [`Oracle::prefill`], and shows the residual stream to `observer` at each point of each
-    /// layer; positions of one batch of 64 come layer by layer.
+    /// As [`Oracle::prefill`], and shows `observer` every position at every [`Point`], whether its
+    /// logits are wanted or not. The positions of a batch of 128 go through the pass together: each
+    /// point of it comes for all of them, first to last, before the next.
+    ///
+    /// The cache takes two vectors of every layer and position, the rest of a pass one of
+    /// `d_model` a position and one of `n_vocab` for each that is wanted, 8 bytes a value.
     ///
     /// # Errors
     ///
@@ -191,20 +189,20 @@ impl<'a> Oracle<'a> {
         &mut self,
         tokens: &[u32],
         want: Want,
-        observer: &mut dyn FnMut(Hidden<'_>),
+        observer: &mut dyn FnMut(Tensor<'_>),
     ) -> Result<Vec<Vec<f64>>, OracleError> {
         self.check(tokens, want)?;
-        let mut streams = Vec::with_capacity(tokens.len());
+        let mut outputs = Vec::with_capacity(tokens.len());
         for batch in tokens.chunks(BATCH) {
-            streams.extend(self.layers(batch, observer)?);
+            outputs.extend(self.pass(batch, observer)?);
         }
         let wanted: Vec<Vec<f64>> = match want {
-            Want::Every => streams,
-            Want::Last => streams.pop().into_iter().collect(),
-            Want::At(places) => places.iter().map(|place| streams[*place].clone()).collect(),
+            Want::Every => outputs,
+            Want::Last => outputs.pop().into_iter().collect(),
+            Want::At(places) => places.iter().map(|place| outputs[*place].clone()).collect(),
         };
         let mut logits = Vec::with_capacity(wanted.len());
-        for batch in wanted.chunks(BATCH) {
+        for batch in wanted.chunks(LOGITS_BATCH) {
             logits.extend(self.logits(batch)?);
         }
         Ok(logits)

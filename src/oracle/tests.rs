@@ -121,34 +121,104 @@ fn plain_attention_and_silu_by_hand() {
     assert_eq!(oracle.position(), 2);
 }
 
-#[test]
-fn hidden_states_are_shown_in_order() {
-    let loaded = load(&tiny("llama"));
+/// A tensor, kept: layer, point, position, values.
+type Kept = (Option<usize>, Point, usize, Vec<f64>);
+
+/// The logits and every tensor of a pass.
+fn observed(oracle: &mut Oracle, tokens: &[u32], want: Want) -> (Vec<Vec<f64>>, Vec<Kept>) {
     let mut seen = Vec::new();
-    let mut observe = |hidden: Hidden| {
-        seen.push((
-            hidden.layer,
-            hidden.position,
-            hidden.point,
-            hidden.stream.to_vec(),
-        ));
+    let mut observe = |tensor: Tensor| {
+        let Tensor {
+            layer,
+            point,
+            position,
+            values,
+        } = tensor;
+        seen.push((layer, point, position, values.to_vec()));
     };
+    let logits = oracle.prefill_observed(tokens, want, &mut observe).unwrap();
+    (logits, seen)
+}
+
+#[test]
+fn every_point_is_shown_in_order() {
+    let loaded = load(&tiny("llama"));
     let mut oracle = loaded.oracle();
-    let logits = oracle
-        .prefill_observed(&[0, 1], Want::Every, &mut observe)
-        .unwrap();
+    let (logits, seen) = observed(&mut oracle, &[0, 1], Want::Every);
+    let wanted = Point::ALL.into_iter().flat_map(|point| {
+        let layer = match point {
+            Point::Embedding | Point::OutputNorm => None,
+            _ => Some(0),
+        };
+        [(layer, point, 0), (layer, point, 1)]
+    });
     let places: Vec<_> = seen.iter().map(|s| (s.0, s.1, s.2)).collect();
-    let (attention, feed_forward) = (Point::Attention, Point::FeedForward);
-    let wanted = [
-        (0, 0, attention),
-        (0, 1, attention),
-        (0, 0, feed_forward),
-        (0, 1, feed_forward),
+    assert_eq!(places, wanted.collect::<Vec<_>>());
+
+    // The first position, as in `plain_attention_and_silu_by_hand`.
+    let s = silu(1.0);
+    let out = [2.0 + s, 2.0 + s, 2.0, 2.0];
+    let root = (out.iter().map(|v| v * v).sum::<f64>() / 4.0).sqrt();
+    let wanted: [&[f64]; 12] = [
+        &[1.0; 4],
+        &[1.0; 4],
+        &[1.0; 4],
+        &[1.0; 2],
+        &[1.0; 2],
+        &[1.0; 4],
+        &[2.0; 4],
+        &[1.0; 4],
+        &[s; 2],
+        &[s, s, 0.0, 0.0],
+        &out,
+        &out.map(|v| v / root),
     ];
-    assert_eq!(places, wanted);
-    close(&seen[0].3, &[2.0; 4]);
-    let last: [f64; 4] = seen[3].3.clone().try_into().unwrap();
+    for (wanted, seen) in wanted.iter().zip(seen.iter().step_by(2)) {
+        close(&seen.3, wanted);
+    }
+    // Of the second, what is rotated and what is not.
+    let at = |point| &seen.iter().find(|s| (s.1, s.2) == (point, 1)).unwrap().3;
+    let (cos, sin) = (1.0_f64.cos(), 1.0_f64.sin());
+    let turned = [cos + sin, sin - cos];
+    close(at(Point::Query), &[turned, turned].concat());
+    close(at(Point::Key), &turned);
+    close(at(Point::Value), &[1.0, -1.0]);
+    let last: [f64; 4] = at(Point::LayerOut).clone().try_into().unwrap();
     close(&logits[1], &tiny_logits(last));
+}
+
+#[test]
+fn points_lie_before_and_after_what_their_names_say() {
+    let mut file = tiny("qwen2");
+    file.vector("blk.0.attn_q.bias", &[5.0, -2.0, 0.0, 1.0]);
+    file.vector("blk.0.attn_k.bias", &[1.0, 4.0]);
+    file.vector("blk.0.attn_v.bias", &[1.0, 3.0]);
+    let loaded = load(&file);
+    let (_, seen) = observed(&mut loaded.oracle(), &[0], Want::Last);
+    close(&seen[2].3, &[6.0, -1.0, 1.0, 2.0]);
+    close(&seen[3].3, &[2.0, 5.0]);
+    close(&seen[4].3, &[2.0, 4.0]);
+
+    let mut file = tiny("gemma3");
+    file.set("gemma3.attention.sliding_window", 1u32);
+    file.set("gemma3.attention.sliding_window_pattern", 2u32);
+    file.vector("blk.0.attn_q_norm.weight", &[3.0, 1.0]);
+    file.vector("blk.0.attn_k_norm.weight", &[1.0, 2.0]);
+    file.vector("blk.0.post_attention_norm.weight", &[3.0; 4]);
+    file.vector("blk.0.post_ffw_norm.weight", &[5.0; 4]);
+    let loaded = load(&file);
+    let (_, seen) = observed(&mut loaded.oracle(), &[0], Want::Last);
+    close(&seen[0].3, &[2.0; 4]);
+    close(&seen[2].3, &[3.0, 1.0, 3.0, 1.0]);
+    close(&seen[3].3, &[1.0, 2.0]);
+    close(&seen[5].3, &[1.0; 4]);
+    close(&seen[6].3, &[5.0; 4]);
+    let g = math::activate(model::Activation::Gelu, 1.0);
+    close(&seen[8].3, &[g; 2]);
+    close(&seen[9].3, &[g, g, 0.0, 0.0]);
+    // The mean square of the product is half of g squared.
+    let normed = 5.0 * 2.0_f64.sqrt();
+    close(&seen[10].3, &[5.0 + normed, 5.0 + normed, 5.0, 5.0]);
 }
 
 #[test]
@@ -242,7 +312,7 @@ fn some_tokens(n: usize) -> Vec<u32> {
 fn batches_and_threads_change_no_bit() {
     for architecture in ["llama", "qwen2", "qwen3", "gemma3"] {
         let loaded = load(&TestModel::new(architecture, TensorType::Q4_K).file());
-        let tokens = some_tokens(70);
+        let tokens = some_tokens(BATCH + 6);
         let mut steps = loaded.oracle().with_threads(1);
         let one: Vec<_> = tokens
             .iter()
@@ -266,6 +336,29 @@ fn wanted_places_are_those_of_the_whole() {
     assert_eq!(some, [all[7].clone(), all[0].clone()]);
     let last = loaded.oracle().prefill(&tokens, Want::Last).unwrap();
     assert_eq!(last, [all[8].clone()]);
+}
+
+#[test]
+fn one_pass_gives_logits_at_some_places_and_tensors_at_another() {
+    let loaded = load(&TestModel::new("gemma3", TensorType::Q8_0).file());
+    let tokens = some_tokens(BATCH + 9);
+    let places = [BATCH + 7, 2, BATCH - 1, LOGITS_BATCH, 2];
+    let places: Vec<usize> = places.into_iter().chain(0..LOGITS_BATCH).collect();
+    let mut oracle = loaded.oracle();
+    let (logits, seen) = observed(&mut oracle, &tokens, Want::At(&places));
+    let plain = loaded.oracle().prefill(&tokens, Want::Every).unwrap();
+    for (logits, place) in logits.iter().zip(&places) {
+        assert_eq!(logits, &plain[*place]);
+    }
+    // Whatever logits are wanted, every position is shown, and as if it had come alone.
+    assert_eq!(seen.len(), tokens.len() * (2 + 3 * 10));
+    for position in [5, BATCH + 4] {
+        let mut alone = loaded.oracle();
+        alone.prefill(&tokens[..position], Want::At(&[])).unwrap();
+        let (_, alone) = observed(&mut alone, &tokens[position..=position], Want::Last);
+        let among: Vec<&Kept> = seen.iter().filter(|kept| kept.2 == position).collect();
+        assert_eq!(alone.iter().collect::<Vec<_>>(), among);
+    }
 }
 
 #[test]

@@ -3,9 +3,8 @@
 //! Decoding again and again is slower than keeping the decoded matrices, but those would take
 //! eight bytes a weight.
 
+use super::OracleError;
 use super::dequant::Dequantizer;
-use super::parallel::map_ranges;
-use super::{OracleError, math};
 use crate::gguf::{Gguf, TensorType};
 use crate::model::{LayerTensors, Model, TensorId};
 
@@ -65,7 +64,17 @@ impl<'a> Weights<'a> {
     }
 }
 
-impl Matrix<'_> {
+impl<'a> Matrix<'a> {
+    /// A matrix of rows of `row_len` weights; `None` when a row is no whole number of blocks.
+    pub fn new(blocks: &'a [u8], row_len: usize, decoder: Dequantizer) -> Option<Self> {
+        Some(Self {
+            blocks,
+            row_bytes: decoder.row_bytes(row_len)?,
+            row_len,
+            decoder,
+        })
+    }
+
     /// One row.
     pub fn row(&self, index: usize) -> Vec<f64> {
         let mut row = vec![0.0; self.row_len];
@@ -73,30 +82,21 @@ impl Matrix<'_> {
         row
     }
 
-    fn decode_row(&self, index: usize, out: &mut [f64]) {
+    /// Writes one row to `out`.
+    pub fn decode_row(&self, index: usize, out: &mut [f64]) {
         let start = index * self.row_bytes;
         self.decoder
             .decode(&self.blocks[start..start + self.row_bytes], out);
     }
 
-    fn n_rows(&self) -> usize {
+    /// Rows.
+    pub fn n_rows(&self) -> usize {
         self.blocks.len() / self.row_bytes
     }
 
-    /// The matrix times each of `xs`. A row is decoded once for all of them.
-    pub fn times(&self, xs: &[Vec<f64>], threads: usize) -> Result<Rows, OracleError> {
-        let n_rows = self.n_rows();
-        let by_row = map_ranges(threads, n_rows, |rows| {
-            let mut row = vec![0.0; self.row_len];
-            let mut products = Vec::with_capacity(rows.len() * xs.len());
-            for index in rows {
-                self.decode_row(index, &mut row);
-                products.extend(xs.iter().map(|x| math::dot(&row, x)));
-            }
-            products
-        })?;
-        let of_position = |p: usize| by_row.iter().skip(p).step_by(xs.len()).copied().collect();
-        Ok((0..xs.len()).map(of_position).collect())
+    /// Weights in a row.
+    pub fn row_len(&self) -> usize {
+        self.row_len
     }
 }
 
@@ -113,13 +113,7 @@ impl<'a> Tensors<'a> {
         };
         let decoder = Dequantizer::new(tensor.ty).ok_or_else(unsupported)?;
         let row_len = tensor.row_len() as usize;
-        let row_bytes = decoder.row_bytes(row_len).ok_or_else(unsupported)?;
-        Ok(Matrix {
-            blocks: gguf.data(tensor),
-            row_bytes,
-            row_len,
-            decoder,
-        })
+        Matrix::new(gguf.data(tensor), row_len, decoder).ok_or_else(unsupported)
     }
 
     fn vector(&self, id: TensorId) -> Result<Vec<f64>, OracleError> {

@@ -349,13 +349,13 @@ fn header(
 }
 
 /// What a trace says of the question that this run answers, in the words of the bench's records.
-fn contract(
-    config: &RunConfig,
-    sampling: &SamplerConfig,
-    in_chat: bool,
-) -> Vec<(String, String)> {
+fn contract(config: &RunConfig, sampling: &SamplerConfig, in_chat: bool) -> Vec<(String, String)> {
     let formatter = if in_chat { "template" } else { "raw" };
-    let chooses = if sampling.is_argmax() { "argmax" } else { "chain" };
+    let chooses = if sampling.is_argmax() {
+        "argmax"
+    } else {
+        "chain"
+    };
     let mut stop_rule = if config.ignore_eos { "limit" } else { "eog" }.to_owned();
     if !config.stop.is_empty() {
         stop_rule += &format!(" or {:?}", config.stop);

@@ -95,7 +95,7 @@ pub enum TraceProblem {
     #[error("the header has '{}' twice; keep the right one", shown(.0))]
     DuplicateKey(String),
     /// An id or logit that is not a number.
-    #[error("'{}' is not {1}", shown(.0))]
+    #[error("'{}' is not {}", shown(.0), .1)]
     Number(String, &'static str),
     /// A logit that is NaN.
     #[error(

@@ -159,7 +159,10 @@ fn every_fault_is_named_with_its_line() {
         fault("1 6 -2", "# lane=l"),
         "13: '#' line between the tokens: only '# stop=' comes after '# prompt'"
     );
-    assert_eq!(fault("0 5", "0 \u{1b}[2J"), "12: '\\u{1b}[2J' is not a token id");
+    assert_eq!(
+        fault("0 5", "0 \u{1b}[2J"),
+        "12: '\\u{1b}[2J' is not a token id"
+    );
     assert_eq!(fault("0 5 1.5", "0 -5 1.5"), "12: '-5' is not a token id");
     assert_eq!(fault("0 5 1.5", "0 5"), "12: '6:1.25' is not a logit");
     assert_eq!(fault("1 6 -2", "1 6"), "13: '' is not a logit");
@@ -199,7 +202,10 @@ fn lines_of_windows_are_named() {
     let (line, problem) = Trace::parse(&GOOD.replace('\n', "\r\n")).unwrap_err();
     assert_eq!(line, 1);
     let text = problem.to_string();
-    assert!(text.contains("CR LF") && text.contains("sed -i 's/\\r$//'"), "{text}");
+    assert!(
+        text.contains("CR LF") && text.contains("sed -i 's/\\r$//'"),
+        "{text}"
+    );
     let (line, problem) = Trace::parse(&GOOD.replace("1 6 -2\n", "1 6 -2\r\n")).unwrap_err();
     assert_eq!(line, 13);
     assert!(matches!(problem, TraceProblem::CarriageReturn));
@@ -215,11 +221,17 @@ fn logits_that_are_no_numbers_are_named() {
         let next = GOOD.replace("7:1.25", &format!("7:{word}"));
         let (line, problem) = Trace::parse(&next).unwrap_err();
         assert_eq!(line, 12);
-        assert!(problem.to_string().contains("the logit of token 7 is NaN"), "{problem}");
+        assert!(
+            problem.to_string().contains("the logit of token 7 is NaN"),
+            "{problem}"
+        );
     }
     // A token that was ruled out has a logit all the same.
     let text = GOOD.replace("7:1.25", "7:-inf");
-    assert_eq!(Trace::parse(&text).unwrap().tokens[0].next[1].1, f32::NEG_INFINITY);
+    assert_eq!(
+        Trace::parse(&text).unwrap().tokens[0].next[1].1,
+        f32::NEG_INFINITY
+    );
 }
 
 #[test]
@@ -231,7 +243,10 @@ fn files_that_are_no_text_or_no_traces_are_named() {
         assert!(error.contains(expected), "{error}");
     };
     let broken = GOOD.replace("# lane=l", "# lane=?").into_bytes();
-    let broken: Vec<u8> = broken.iter().map(|&byte| if byte == b'?' { 0xff } else { byte }).collect();
+    let broken: Vec<u8> = broken
+        .iter()
+        .map(|&byte| if byte == b'?' { 0xff } else { byte })
+        .collect();
     check(&broken, ".tokens.txt:6: is not UTF-8 text");
     // Longer than what is looked at first, and not text: a model.
     check(&[0x80; 4096], ".tokens.txt:1: not a token trace");

@@ -9,10 +9,10 @@ use super::super::protocol::{Loaded, Ran};
 use super::super::records::{Generation, Head, Hex64, Phases, Record, Status};
 use super::super::warnings::{Warning, WarningKind};
 use super::super::workload::{Lane, Workload};
-use super::task::Task;
 use super::facts::ModelFacts;
 use super::measure::Measured;
 use super::phases::{phases, ratios};
+use super::task::Task;
 use crate::trace::checksum::Fnv64;
 
 /// What the records of one workload in one lane share.

@@ -1,14 +1,18 @@
 //! EMEL as a backend: answers requests of the [protocol](super::protocol) on the standard streams.
 
 mod clock;
+mod force;
 mod model;
 mod options;
 mod record;
+mod taps;
 
 pub use clock::{Clock, Marks};
+pub use force::ForceError;
 pub use model::{Model, WorkerError};
 pub use options::{Options, OptionsError};
 pub use options::{level_name, route_name};
+pub use taps::{Tapped, Taps};
 
 use std::fmt::Display;
 use std::io::{BufRead, Read, Write};
@@ -96,7 +100,10 @@ impl Worker {
                 let model = self.model.as_ref().ok_or(WorkerError::NotLoaded);
                 answer(model.and_then(|model| model.run(&run)))
             }
-            Request::Force(_) => refusal("`force` is not known"),
+            Request::Force(force) => {
+                let model = self.model.as_ref().ok_or(WorkerError::NotLoaded);
+                answer(model.and_then(|model| model.force(&force)))
+            }
             Request::PrepareKernel(case) => answer(self.kernels.prepare(&case)),
             Request::RunKernel(repeat) => answer(self.kernels.run(repeat)),
             Request::Barrier(barrier) => answer(machines::barrier(&barrier)),

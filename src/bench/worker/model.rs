@@ -1,13 +1,16 @@
 //! A loaded model, as the worker's requests use it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use super::super::protocol::{Load, Loaded, Ran, Run, StopRule};
 use super::clock::{Clock, Marks};
+use super::force::ForceError;
 use super::options::{Options, OptionsError};
 use super::record::Record;
+use super::taps::Taps;
 use crate::cli::output::OutputError;
 use crate::engine::{
     Counters, Engine, EngineError, Generator, Limits, LoadOptions, Output, Prompt, Session, Step,
@@ -34,9 +37,12 @@ pub enum WorkerError {
     /// An option of the configuration.
     #[error(transparent)]
     Options(#[from] OptionsError),
-    /// The trace.
+    /// The trace, or another file.
     #[error(transparent)]
     Output(#[from] OutputError),
+    /// What `force` was asked for.
+    #[error(transparent)]
+    Force(#[from] ForceError),
     /// A run before any load.
     #[error("no model is loaded: send `load` first")]
     NotLoaded,
@@ -50,10 +56,13 @@ pub enum WorkerError {
 
 /// A loaded model.
 pub struct Model {
-    session: Session,
+    pub(super) session: Session,
     tokenizer: Tokenizer,
     end_tokens: Vec<TokenId>,
     clock: Rc<Clock>,
+    pub(super) taps: Rc<Taps>,
+    /// The cache holds the tokens of a `force`, and nothing has run since.
+    pub(super) forced: Cell<bool>,
     header: TraceHeader,
 }
 
@@ -71,7 +80,8 @@ fn ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn taken<T>(output: &Output<T>) -> Result<T, WorkerError> {
+/// What a dispatch left in its output.
+pub(super) fn taken<T>(output: &Output<T>) -> Result<T, WorkerError> {
     Ok(output.take().ok_or(WorkerError::NotTaken)??)
 }
 
@@ -128,12 +138,16 @@ impl Model {
             max_tokens: None,
             end_tokens: Vec::new(),
         };
-        let session = Session::new(engine, sampler, limits).observed_by(Rc::clone(&clock));
+        let taps = Rc::new(Taps::default());
+        let observers = (Rc::clone(&clock), Rc::clone(&taps));
+        let session = Session::new(engine, sampler, limits).observed_by(observers);
         let model = Model {
             session,
             tokenizer,
             end_tokens,
             clock,
+            taps,
+            forced: Cell::new(false),
             header,
         };
         Ok((model, loaded))
@@ -144,6 +158,7 @@ impl Model {
     /// # Errors
     /// [`WorkerError`]; the model can be used again.
     pub fn run(&self, run: &Run) -> Result<Ran, WorkerError> {
+        self.forced.set(false);
         self.session.forget();
         self.session.set_limits(Limits {
             max_tokens: Some(run.max_tokens),
