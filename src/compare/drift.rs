@@ -58,7 +58,9 @@ fn choice(
     vocabulary: Option<&Tokenizer>,
 ) -> Choice {
     let others = |id| chosen.next.iter().find(move |(next, _)| *next == id);
-    let other_logit = other.and_then(|other| others(other.id)).map(|(_, logit)| *logit);
+    let other_logit = other
+        .and_then(|other| others(other.id))
+        .map(|(_, logit)| *logit);
     Choice {
         piece: piece(vocabulary, chosen.id),
         logit: chosen.logit,
@@ -169,18 +171,31 @@ mod tests {
     #[test]
     fn a_split_has_both_choices_and_what_is_around_it() {
         let a = trace(
-            &[(AB, 9.0, &[]), (C, 3.5, &[(A, 3.25), (B, 1.0)]), (A, 1.0, &[])],
+            &[
+                (AB, 9.0, &[]),
+                (C, 3.5, &[(A, 3.25), (B, 1.0)]),
+                (A, 1.0, &[]),
+            ],
             "limit",
         );
         let b = trace(&[(AB, 9.0, &[]), (A, 3.5, &[(B, 3.0)])], "eog");
         let (drift, finding) = found(&a, &b);
-        assert_eq!((drift.index, drift.shared_tokens, drift.token_difference), (1, 1, 1));
+        assert_eq!(
+            (drift.index, drift.shared_tokens, drift.token_difference),
+            (1, 1, 1)
+        );
         let (ours, theirs) = (drift.a.unwrap(), drift.b.unwrap());
         assert_eq!((ours.piece.id, ours.piece.text.as_deref()), (C, Some("c")));
         assert_eq!((ours.other_logit, ours.gap), (Some(3.25), Some(0.25)));
         // It is not among the two best there.
-        assert_eq!((theirs.piece.id, theirs.other_logit, theirs.gap), (A, None, None));
-        assert_eq!((drift.shared_bytes, drift.byte_difference), (Some(2), Some(1)));
+        assert_eq!(
+            (theirs.piece.id, theirs.other_logit, theirs.gap),
+            (A, None, None)
+        );
+        assert_eq!(
+            (drift.shared_bytes, drift.byte_difference),
+            (Some(2), Some(1))
+        );
         assert_eq!(drift.shared_bytes_fraction, Some(0.5));
         assert!((drift.shared_tokens_fraction - 1.0 / 3.0).abs() < 1e-12);
         assert_eq!(drift.before.as_deref(), Some(" theab"));
@@ -214,10 +229,16 @@ mod tests {
             ]
         );
         // The other way round, one token late.
-        let (drift, finding) = found(&ids(&[AB, C, A], "stop_string"), &ids(&[AB, C], "stop_string"));
+        let (drift, finding) = found(
+            &ids(&[AB, C, A], "stop_string"),
+            &ids(&[AB, C], "stop_string"),
+        );
         assert_eq!((drift.token_difference, drift.b), (1, None));
         let evidence = finding.unwrap().evidence;
-        assert!(evidence[1].starts_with("x ended for the same reason one token later"), "{evidence:?}");
+        assert!(
+            evidence[1].starts_with("x ended for the same reason one token later"),
+            "{evidence:?}"
+        );
         // One that chose nothing at all.
         let (_, finding) = found(&ids(&[], "cancelled"), &ids(&[AB], "limit"));
         assert_eq!(finding.unwrap().cause, Cause::StopRule);

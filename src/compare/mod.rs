@@ -18,12 +18,16 @@ mod free;
 mod judge;
 pub mod pair;
 mod prompt;
+pub mod records;
 mod replay;
 pub mod report;
 pub mod run;
 mod scratch;
+pub mod show;
 mod stages;
 mod text;
+pub mod traces;
 mod trail;
+mod vocabulary;
 
 pub use error::CompareError;

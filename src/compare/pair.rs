@@ -70,13 +70,14 @@ pub fn ids_checksum(ids: &[u32]) -> Fnv64 {
 /// Compares two finished streams: contracts first, then prompts, then tokens. `context` tokens
 /// around a split become text.
 #[must_use]
-pub fn compare(
-    a: &Named,
-    b: &Named,
-    vocabulary: Option<&Tokenizer>,
-    context: usize,
-) -> Pair {
-    let shared = |field| a.contract.get(field).or(b.contract.get(field)).unwrap_or("-").to_owned();
+pub fn compare(a: &Named, b: &Named, vocabulary: Option<&Tokenizer>, context: usize) -> Pair {
+    let shared = |field| {
+        a.contract
+            .get(field)
+            .or(b.contract.get(field))
+            .unwrap_or("-")
+            .to_owned()
+    };
     let mut pair = Pair {
         workload_id: shared("workload_id"),
         lane: shared("lane"),
@@ -91,7 +92,9 @@ pub fn compare(
     };
     let differs = a.contract.difference(&b.contract);
     // Of another model's ids nothing can be said.
-    let is_one_model = differs.as_ref().is_none_or(|field| field.field != "model_sha256");
+    let is_one_model = differs
+        .as_ref()
+        .is_none_or(|field| field.field != "model_sha256");
     let prompts = is_one_model.then(|| {
         let (a, b) = ((&*a.label, &*a.trace.prompt), (&*b.label, &*b.trace.prompt));
         prompt::difference(a, b, vocabulary)
@@ -177,10 +180,18 @@ pub(in crate::compare) mod tests {
     #[test]
     fn verdicts() {
         let a = named("x", &[1], &[AB, C], &[]);
-        let pair = compare(&a, &named("y", &[1], &[AB, C], &[]), Some(&vocabulary()), 12);
+        let pair = compare(
+            &a,
+            &named("y", &[1], &[AB, C], &[]),
+            Some(&vocabulary()),
+            12,
+        );
         assert_eq!(pair.verdict, Verdict::ExactMatch);
         assert!(pair.differs.is_none() && pair.drift.is_none() && pair.finding.is_none());
-        assert_eq!((pair.workload_id.as_str(), pair.lane.as_str()), ("-", "single"));
+        assert_eq!(
+            (pair.workload_id.as_str(), pair.lane.as_str()),
+            ("-", "single")
+        );
         assert_eq!(pair.a.text_bytes, Some(3));
         // FNV-1a 64 over "abc".
         assert_eq!(pair.a.text_checksum.as_deref(), Some("e71fa2190541574b"));
@@ -198,7 +209,12 @@ pub(in crate::compare) mod tests {
     #[test]
     fn prompts_go_before_tokens() {
         let a = named("x", &[1, A, B], &[AB], &[]);
-        let pair = compare(&a, &named("y", &[1, AB], &[C], &[]), Some(&vocabulary()), 12);
+        let pair = compare(
+            &a,
+            &named("y", &[1, AB], &[C], &[]),
+            Some(&vocabulary()),
+            12,
+        );
         assert_eq!(pair.verdict, Verdict::NonComparable);
         let differs = pair.differs.unwrap();
         assert_eq!(differs.field, "prompt");

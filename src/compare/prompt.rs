@@ -81,7 +81,10 @@ fn texts(a: &[TokenId], b: &[TokenId], vocabulary: Option<&Tokenizer>) -> Texts 
     let Some(vocabulary) = vocabulary else {
         return Texts::Unknown("the vocabulary is not at hand".to_owned());
     };
-    let stranger = a.iter().chain(b).find(|&&id| id as usize >= vocabulary.n_vocab());
+    let stranger = a
+        .iter()
+        .chain(b)
+        .find(|&&id| id as usize >= vocabulary.n_vocab());
     if let Some(id) = stranger {
         return Texts::Unknown(format!("the vocabulary has no token {id}"));
     }
@@ -183,7 +186,10 @@ mod tests {
         assert_eq!(finding.evidence[2], "1 \"<s>\" stands 1x in x, 0x in y");
         let (_, finding) = compare(&[TURN, AB], &[AB, TURN]);
         assert_eq!(finding.cause, Cause::Tokenization);
-        assert!(finding.evidence[2].contains("in other places"), "{finding:?}");
+        assert!(
+            finding.evidence[2].contains("in other places"),
+            "{finding:?}"
+        );
     }
 
     #[test]
@@ -199,16 +205,28 @@ mod tests {
         let (found, finding) = compare(&[1, AB], &[1, AB, C]);
         assert_eq!((found.index, found.a), (2, None));
         assert_eq!(finding.cause, Cause::Template);
-        assert!(finding.evidence[1].contains("\"<s>ab\" in x, \"<s>abc\" in y"), "{finding:?}");
+        assert!(
+            finding.evidence[1].contains("\"<s>ab\" in x, \"<s>abc\" in y"),
+            "{finding:?}"
+        );
     }
 
     #[test]
     fn without_the_vocabulary_it_says_so() {
         let (found, finding) = difference(("x", &[1]), ("y", &[2]), None).unwrap();
-        assert_eq!((found.same_text, finding.cause), (None, Cause::Tokenization));
-        assert!(finding.evidence[1].contains("vocabulary is not at hand"), "{finding:?}");
+        assert_eq!(
+            (found.same_text, finding.cause),
+            (None, Cause::Tokenization)
+        );
+        assert!(
+            finding.evidence[1].contains("vocabulary is not at hand"),
+            "{finding:?}"
+        );
         let (found, finding) = compare(&[1, 999], &[1, AB]);
         assert_eq!(found.same_text, None);
-        assert!(finding.evidence[1].contains("has no token 999"), "{finding:?}");
+        assert!(
+            finding.evidence[1].contains("has no token 999"),
+            "{finding:?}"
+        );
     }
 }
