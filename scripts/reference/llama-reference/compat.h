@@ -7,6 +7,7 @@
 #include "ggml.h"
 #include "llama.h"
 
+#include "failure.h"
 #include "point.h"
 
 #ifndef REFERENCE_IK
@@ -165,6 +166,12 @@ inline bool supports(const ggml_tensor * operation) {
 inline void pack(ggml_tensor * weights, const Settings & settings) {
 #ifdef REFERENCE_IK
     if (settings.repack) {
+        // With AVX-512 these are multiplied 16 rows at a time, though they are packed by 8: others
+        // would end the program.
+        const bool by_16 = weights->type == GGML_TYPE_Q4_0 || weights->type == GGML_TYPE_Q8_0;
+        if (by_16 && weights->ne[1] % 16 != 0) {
+            throw Failure("with run_time_repack, 'rows' must be a multiple of 16 for this type");
+        }
         iqk_repack_tensor(weights);
     }
 #else
