@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 use emel::bench::worker;
 use emel::cli::exit::Exit;
 use emel::cli::message::tell;
-use emel::compare::{CompareError, determinism, run};
+use emel::compare::{CompareError, determinism, records, run, traces};
 
 /// Finds where two token streams part, and says why.
 #[derive(Parser)]
@@ -16,6 +16,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Compare two finished token traces, from any engine
+    Traces(traces::TracesArgs),
+    /// Compare finished records: every two streams with the same workload and lane
+    Records(records::RecordsArgs),
     /// Run EMEL and references over one prompt, and say where they part and why
     Run(run::RunArgs),
     /// Run EMEL over instruction sets, threads, routes and batches: one value is the promise
@@ -38,16 +42,10 @@ fn main() {
 
 fn dispatch(command: Command) -> Result<Exit, CompareError> {
     match command {
-        Command::Run(args) => {
-            let report = run::run(&args, 12)?;
-            println!("{}", serde_json::to_string(&report).unwrap_or_default());
-            Ok(Exit::Done)
-        }
-        Command::Determinism(args) => {
-            let matrix = determinism::run(&args)?;
-            println!("{}", serde_json::to_string(&matrix).unwrap_or_default());
-            Ok(matrix.exit())
-        }
+        Command::Traces(args) => args.show.finish(&traces::run(&args)?),
+        Command::Records(args) => args.show.finish(&records::run(&args)?),
+        Command::Run(args) => args.show.finish(&run::run(&args)?),
+        Command::Determinism(args) => args.show.finish_matrix(&determinism::run(&args)?),
         Command::Worker => Ok(worker::run().map(|()| Exit::Done)?),
     }
 }

@@ -11,7 +11,8 @@ use super::case::{Case, CaseArgs};
 use super::engines::{EngineArgs, options};
 use super::error::CompareError;
 use super::free;
-use super::report::{SCHEMA, Subject};
+use super::report::Subject;
+use super::show::ShowArgs;
 use super::stages::Stages;
 use crate::bench::backend::{Contender, N_UBATCH};
 use crate::bench::protocol::Ran;
@@ -31,7 +32,13 @@ pub struct DeterminismArgs {
     /// Every combination, not one thing after another
     #[arg(long)]
     pub full: bool,
+    /// How the matrix is shown
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
+
+/// A matrix's `schema`.
+pub const SCHEMA: &str = "emel-determinism/v1";
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -113,6 +120,7 @@ fn ways(emel: &Contender, lanes: usize, full: bool) -> Vec<Contender> {
 /// # Errors
 /// [`CompareError`].
 pub fn run(args: &DeterminismArgs) -> Result<Matrix, CompareError> {
+    args.show.refuse_plot("a matrix has no positions")?;
     let interrupt = Interrupt::install().map_err(CompareError::Streams)?;
     let stages = Stages::new(&interrupt);
     let engines = args.engines.engines(&args.case.library)?;

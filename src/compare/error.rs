@@ -1,5 +1,7 @@
 //! Why a comparison could not be made. Every message says what, where, and what to do.
 
+use std::path::PathBuf;
+
 use super::scratch::ScratchError;
 use crate::bench::BenchError;
 use crate::bench::backend::{BackendError, ManifestError};
@@ -49,6 +51,81 @@ pub enum CompareError {
     /// Logits that cannot be kept.
     #[error(transparent)]
     Scratch(#[from] ScratchError),
+    /// Two records of one engine where one can be compared.
+    #[error(
+        "{}:{line}: {label} is there a second time for workload {workload} in lane {lane} (first on \
+         line {first}); keep one of the two, or put them into two files",
+        path.display()
+    )]
+    Twice {
+        /// The file.
+        path: PathBuf,
+        /// The second record's line.
+        line: usize,
+        /// The first one's.
+        first: usize,
+        /// The engine with its configuration.
+        label: String,
+        /// The workload.
+        workload: String,
+        /// The lane.
+        lane: String,
+    },
+    /// A record without a trace, or whose trace is no file name.
+    #[error("{}:{line}: {problem}", path.display())]
+    NoTrace {
+        /// The file.
+        path: PathBuf,
+        /// The record's line.
+        line: usize,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// A record's trace is not there.
+    #[error(
+        "{}:{line}: its trace {} is missing; keep the folder of traces beside the records, or \
+         measure again",
+        path.display(),
+        trace.display()
+    )]
+    MissingTrace {
+        /// The file.
+        path: PathBuf,
+        /// The record's line.
+        line: usize,
+        /// Where the trace should be.
+        trace: PathBuf,
+    },
+    /// A trace of another run than its record.
+    #[error(
+        "{}:{line}: its trace {} is of another run: {key} is {found} there and {stated} in the \
+         record; measure again",
+        path.display(),
+        trace.display()
+    )]
+    OtherTrace {
+        /// The file.
+        path: PathBuf,
+        /// The record's line.
+        line: usize,
+        /// The trace.
+        trace: PathBuf,
+        /// The key that tells them apart.
+        key: &'static str,
+        /// What follows from the trace.
+        found: String,
+        /// What the record says.
+        stated: String,
+    },
+    /// No workload and lane has two records.
+    #[error("nothing to compare: {0}")]
+    NoPairs(String),
+    /// `--plot` without positions to plot.
+    #[error(
+        "--plot: there is nothing to plot: {0}; `emel-compare run` compares the logits of every \
+         position"
+    )]
+    NothingToPlot(&'static str),
     /// Ctrl-C.
     #[error("interrupted: nothing was compared to its end")]
     Interrupted,
@@ -109,7 +186,8 @@ impl CompareError {
     /// The exit code that this error ends the program with.
     pub fn exit(&self) -> Exit {
         match self {
-            CompareError::Usage(_) => Exit::Usage,
+            CompareError::Usage(_) | CompareError::NothingToPlot(_) => Exit::Usage,
+            CompareError::NoPairs(_) => Exit::NotComparable,
             CompareError::Bench(error) => error.exit(),
             CompareError::Interrupted | CompareError::Backend(BackendError::Interrupted) => {
                 Exit::Interrupted

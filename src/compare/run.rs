@@ -11,10 +11,9 @@ use super::free;
 use super::judge::{Judgement, judge};
 use super::pair::{self, Named};
 use super::replay::{Found, Parting, Plan, replay};
-use super::report::{
-    Cause, Finding, Pair, Piece, Replay, Report, SCHEMA, Side, TensorTrail, Verdict,
-};
+use super::report::{Cause, Finding, Pair, Piece, Replay, Report, Side, TensorTrail, Verdict};
 use super::scratch::Scratch;
+use super::show::ShowArgs;
 use super::stages::Stages;
 use super::trail;
 use crate::bench::backend::Contender;
@@ -45,6 +44,9 @@ pub struct RunArgs {
     /// Look at the tensors of this position [default: the first split's]
     #[arg(long, value_name = "INDEX", conflicts_with = "no_oracle")]
     pub tensors_at: Option<usize>,
+    /// How the report is shown
+    #[command(flatten)]
+    pub show: ShowArgs,
 }
 
 /// The stream that everybody is fed.
@@ -75,7 +77,10 @@ struct Work<'a> {
 ///
 /// # Errors
 /// [`CompareError`].
-pub fn run(args: &RunArgs, context: usize) -> Result<Report, CompareError> {
+pub fn run(args: &RunArgs) -> Result<Report, CompareError> {
+    if args.replay == Fed::None {
+        args.show.refuse_plot("no stream is replayed")?;
+    }
     let interrupt = Interrupt::install().map_err(CompareError::Streams)?;
     let stages = Stages::new(&interrupt);
     let engines = args.engines.engines(&args.case.library)?;
@@ -89,7 +94,7 @@ pub fn run(args: &RunArgs, context: usize) -> Result<Report, CompareError> {
         stages,
         scratch: Scratch::new()?,
     };
-    work.report(context)
+    work.report(args.show.context)
 }
 
 impl Work<'_> {
@@ -104,10 +109,7 @@ impl Work<'_> {
                 Err(error) => return Err(error),
             });
         }
-        let named = |label: String, trace: &Trace| Named {
-            label,
-            trace: trace.clone(),
-        };
+        let named = |label: String, trace: &Trace| Named::new(label, trace.clone());
         let a = named(self.engines.emel.label(), &emel);
         let mut pairs = Vec::new();
         for (contender, other) in contenders[1..]
@@ -123,19 +125,8 @@ impl Work<'_> {
                 Err(error) => failed(&a, contender.label(), error.clone()),
             });
         }
-        let mut report = Report {
-            schema: SCHEMA,
-            verdict: pairs
-                .iter()
-                .map(|pair| pair.verdict)
-                .max()
-                .unwrap_or(Verdict::Error),
-            subject: Some(self.case.subject(emel.prompt.len())),
-            pairs,
-            replay: None,
-            tensors: None,
-            notes: Vec::new(),
-        };
+        let mut report = Report::new(pairs);
+        report.subject = Some(self.case.subject(emel.prompt.len()));
         self.explain(&emel, &others, &mut report)?;
         Ok(report)
     }

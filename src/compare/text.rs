@@ -65,14 +65,14 @@ pub fn count(n: usize, singular: &str) -> String {
 #[cfg(test)]
 pub(in crate::compare) mod tests {
     use super::*;
-    use crate::gguf::{Array, Metadata};
+    use crate::gguf::Metadata;
     use std::path::Path;
 
     /// A vocabulary of bytes (ids 3 to 258) and some words, with `<s>`, `</s>` and a turn's mark:
     /// SPM, without a space before texts.
     pub fn vocabulary() -> Tokenizer {
         let mut texts: Vec<String> = ["<unk>", "<s>", "</s>"].map(str::to_owned).to_vec();
-        let mut types = vec![2, 3, 3];
+        let mut types: Vec<i32> = vec![2, 3, 3];
         for byte in 0..=255u8 {
             texts.push(format!("<0x{byte:02X}>"));
             types.push(6);
@@ -86,9 +86,9 @@ pub(in crate::compare) mod tests {
         let scores: Vec<f32> = (0..texts.len()).map(|at| -(at as f32)).collect();
         let mut meta = Metadata::new(Path::new("test.gguf"));
         meta.set("tokenizer.ggml.model", "llama");
-        meta.set("tokenizer.ggml.tokens", Array::String(texts));
-        meta.set("tokenizer.ggml.token_type", Array::I32(types));
-        meta.set("tokenizer.ggml.scores", Array::F32(scores));
+        meta.set("tokenizer.ggml.tokens", texts);
+        meta.set("tokenizer.ggml.token_type", types);
+        meta.set("tokenizer.ggml.scores", scores);
         meta.set("tokenizer.ggml.add_space_prefix", false);
         meta.set("tokenizer.ggml.bos_token_id", 1u32);
         meta.set("tokenizer.ggml.eos_token_id", 2u32);

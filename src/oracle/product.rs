@@ -117,7 +117,7 @@ mod tests {
             let decoder = Dequantizer::new(TensorType::F32).unwrap();
             let matrix = Matrix::new(&bytes, len, decoder).unwrap();
             for n in [0, 1, 7, 8, 9, 20] {
-                let vector = |v| (0..len).map(|k| f64::from(value(v * 7 + k))).collect();
+                let vector = |v: usize| (0..len).map(|k| f64::from(value(v * 7 + k))).collect();
                 let vectors: Vec<Vec<f64>> = (0..n).map(vector).collect();
                 let product = |x: &Vec<f64>| {
                     let rows = weights.chunks_exact(len);

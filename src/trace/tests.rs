@@ -237,7 +237,7 @@ fn logits_that_are_no_numbers_are_named() {
 #[test]
 fn files_that_are_no_text_or_no_traces_are_named() {
     let path = file("bytes");
-    let mut check = |bytes: &[u8], expected: &str| {
+    let check = |bytes: &[u8], expected: &str| {
         std::fs::write(&path, bytes).unwrap();
         let error = Trace::read(&path).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
