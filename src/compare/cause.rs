@@ -2,6 +2,7 @@
 //! in words.
 
 use super::report::{Cause, Defect, Finding, Split, View};
+use super::show::number::{short, signed};
 use super::trail;
 
 /// The cause of a split between EMEL (`a`) and one configuration of a reference.
@@ -54,10 +55,15 @@ pub fn of_split(split: &Split, label: &str, emel: &str, defect: Option<&Defect>)
     }
     let cause = match split.spread {
         Some(spread) if gaps.iter().all(|gap| gap.abs() <= spread) => {
-            evidence.insert(0, format!(
-                "gaps of {:.4} and {:.4} logits, within the reference's own spread of {spread:.4}",
-                gaps[0], gaps[1]
-            ));
+            evidence.insert(
+                0,
+                format!(
+                    "gaps of {} and {} logits, within the reference's own spread of {}",
+                    short(gaps[0]),
+                    short(gaps[1]),
+                    short(spread)
+                ),
+            );
             Cause::NearTie
         }
         spread => {
@@ -66,11 +72,15 @@ pub fn of_split(split: &Split, label: &str, emel: &str, defect: Option<&Defect>)
                     "and no spread to judge them by: the reference ran in one configuration"
                         .to_owned()
                 },
-                |spread| format!("outside the reference's own spread of {spread:.4}"),
+                |spread| format!("outside the reference's own spread of {}", short(spread)),
             );
             evidence.insert(
                 0,
-                format!("gaps of {:.4} and {:.4} logits, {than}", gaps[0], gaps[1]),
+                format!(
+                    "gaps of {} and {} logits, {than}",
+                    short(gaps[0]),
+                    short(gaps[1])
+                ),
             );
             if undecided {
                 Cause::ReferenceSpread
@@ -97,8 +107,8 @@ fn oracle(split: &Split) -> Option<String> {
         _ => "neither token",
     };
     Some(format!(
-        "exact arithmetic chooses {whose}; its margin between the two is {:+.4} logits",
-        oracle.margin
+        "exact arithmetic chooses {whose}; its margin between the two is {} logits",
+        signed(oracle.margin)
     ))
 }
 

@@ -58,14 +58,15 @@ fn relative(this: &[f32], other: &[f64]) -> f64 {
     }
 }
 
-/// An error below this many times the noise of one operation is no leap.
+/// An error leaps when it is this many times the largest before it, and this many times the noise
+/// of one operation.
 pub const LEAP: f64 = 5.0;
-/// An engine's error is its own when it is this many times the other engine's.
-pub const APART: f64 = 8.0;
+/// A leap is an engine's own when its error is this many times the other engine's there.
+pub const APART: f64 = 2.0;
 
 /// The first tensor at which one engine leaves exact arithmetic abruptly and the other does not:
 /// its error is [`LEAP`] times both the largest before it and `noise`, what one operation of a
-/// sound engine may add, and [`APART`] times the other engine's there.
+/// sound engine may add; the other's is not; and it is [`APART`] times the other's.
 pub fn defect(rows: &[TensorRow], noise: f64, labels: [&str; 2]) -> Option<Defect> {
     // What each engine has shown so far.
     let mut worst = [0.0_f64; 2];
@@ -74,8 +75,9 @@ pub fn defect(rows: &[TensorRow], noise: f64, labels: [&str; 2]) -> Option<Defec
         if let [Some(a), Some(b)] = errors {
             for (who, [own, other]) in [[a, b], [b, a]].into_iter().enumerate() {
                 // Written so that NaN is a leap.
-                let small = own < LEAP * worst[who].max(noise) || own < APART * other;
-                if !small && other.is_finite() {
+                let sound = |error: f64, who: usize| error < LEAP * worst[who].max(noise);
+                let leaps = !sound(own, who) && sound(other, 1 - who);
+                if leaps && !(own < APART * other) {
                     return Some(Defect {
                         engine: labels[who].to_owned(),
                         layer: row.layer,

@@ -4,7 +4,7 @@
 
 mod markdown;
 mod matrix;
-mod number;
+pub(super) mod number;
 mod page;
 mod pairs;
 mod plot;
