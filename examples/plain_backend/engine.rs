@@ -216,6 +216,9 @@ impl Engine {
         if force.ids.is_empty() {
             return Err(PlainError::NoIds);
         }
+        if force.tensors.as_ref() == Some(&force.logits) {
+            return Err(PlainError::SameFile);
+        }
         if !goes_on {
             check("prompt", force.prompt, force.ids.len())?;
             self.fed = false;

@@ -70,6 +70,9 @@ pub enum PlainError {
     /// Nothing to feed.
     #[error("`ids` is empty: there is nothing to feed")]
     NoIds,
+    /// One file for two things.
+    #[error("`logits` and `tensors` name the same file: give each its own")]
+    SameFile,
     /// A `force` that goes on from nothing.
     #[error("`prompt` is 0, and there is no `force` to go on from: give the whole prompt")]
     NothingFed,

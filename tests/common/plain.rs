@@ -47,14 +47,14 @@ pub fn manifest(id: &str, configs: &[(&str, &str)]) -> Value {
 }
 
 /// A tensor: its layer, its point, its values.
-pub type Tensor = (Option<usize>, Point, Vec<f32>);
+pub type Told = (Option<usize>, Point, Vec<f32>);
 
 /// What came of feeding tokens.
 pub struct Fed {
     /// One row of logits a position.
     pub rows: Vec<Vec<f32>>,
     /// The last token's tensors.
-    pub tensors: Vec<Tensor>,
+    pub tensors: Vec<Told>,
 }
 
 /// The running example.

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use common::plain::{Fed, Plain, Settings, Tensor, manifest, relative};
+use common::plain::{Fed, Plain, Settings, Told, manifest, relative};
 use common::{SMOLLM2, model, temporary};
 use emel::bench::backend::{BackendManifest, Contender, Place};
 use emel::bench::protocol::StopRule;
@@ -22,7 +22,7 @@ use emel::engine::{
 use emel::gguf::{Gguf, TensorType};
 use emel::model::Point;
 use emel::model::testing::{TemporaryModel, TestFile, TestModel};
-use emel::oracle::{Oracle, Want};
+use emel::oracle::{Oracle, Tensor, Want};
 use emel::sampling::{Sampler, SamplerConfig, argmax};
 use emel::tokenizer::{EncodeOptions, Tokenizer};
 use emel::trace::checksum::Checksums;
@@ -48,15 +48,23 @@ fn written(file: &TestFile) -> TemporaryModel {
     file.write_temporary().expect("a temporary model")
 }
 
-/// The oracle's logits at the last `n` of `ids`.
-fn oracle(path: &Path, ids: &[u32], n: usize) -> Vec<Vec<f64>> {
+/// The oracle's tensors of one token.
+type Exact = Vec<(Option<usize>, Point, Vec<f64>)>;
+
+/// The oracle's logits at the last `n` of `ids`, and its tensors at the last.
+fn oracle(path: &Path, ids: &[u32], n: usize) -> (Vec<Vec<f64>>, Exact) {
     let gguf = Gguf::open(path).expect("a readable model");
     let bound = emel::model::bind(&gguf).expect("a supported model");
     let mut oracle = Oracle::new(&gguf, &bound).expect("enough memory");
     let places: Vec<usize> = (ids.len() - n..ids.len()).collect();
-    oracle
-        .prefill(ids, Want::At(&places))
-        .expect("the tokens are valid")
+    let mut tensors = Exact::new();
+    let mut keep = |tensor: Tensor<'_>| {
+        if tensor.position == ids.len() - 1 {
+            tensors.push((tensor.layer, tensor.point, tensor.values.to_vec()));
+        }
+    };
+    let logits = oracle.prefill_observed(ids, Want::At(&places), &mut keep);
+    (logits.expect("the tokens are valid"), tensors)
 }
 
 /// EMEL's logits at the last `n` of `ids`.
@@ -103,13 +111,22 @@ fn worst(rows: &[Vec<f32>], others: &[Vec<f64>]) -> f64 {
     })
 }
 
-/// Feeds a prompt and five tokens more, and compares the six rows with the oracle's.
+/// Feeds a prompt and five tokens more, and compares the six rows, and the last token's tensors,
+/// with the oracle's.
 fn lies_at_the_oracle(path: &Path, what: &str) -> Fed {
     let ids = ids(PROMPT + 5);
     let fed = Plain::load(path, &Settings::new("none")).force(&ids, PROMPT);
-    let distance = worst(&fed.rows, &oracle(path, &ids, 6));
+    let (logits, tensors) = oracle(path, &ids, 6);
+    let distance = worst(&fed.rows, &logits);
     println!("{what}: {distance:.1e} from the oracle");
     assert!(distance < 1e-5, "{what}: {distance:e}");
+    assert_eq!(fed.tensors.len(), tensors.len());
+    for (told, exact) in fed.tensors.iter().zip(&tensors) {
+        let (layer, point) = (exact.0, exact.1);
+        assert_eq!((told.0, told.1), (layer, point), "{what}");
+        let distance = relative(&told.2, &exact.2);
+        assert!(distance < 1e-5, "{what} {layer:?} {point}: {distance:e}");
+    }
     fed
 }
 
@@ -167,7 +184,7 @@ fn smollm2_lies_at_the_oracle_and_a_lost_merge_splits_its_token() {
     let ids = tokenizer.encode(text, options);
     let mut plain = Plain::load(&path, &Settings::new("none"));
     let rows = plain.force(&ids, ids.len() - 1).rows;
-    let distance = worst(&rows, &oracle(&path, &ids, 2));
+    let distance = worst(&rows, &oracle(&path, &ids, 2).0);
     println!("SmolLM2: {distance:.1e} from the oracle");
     assert!(distance < 1e-4, "{distance:e}");
 
@@ -195,8 +212,8 @@ fn bits(rows: &[Vec<f32>]) -> Vec<Vec<u32>> {
     rows.iter().map(of).collect()
 }
 
-fn tensor_bits(tensors: &[Tensor]) -> Vec<(Option<usize>, Point, Vec<u32>)> {
-    let of = |(layer, point, values): &Tensor| {
+fn tensor_bits(tensors: &[Told]) -> Vec<(Option<usize>, Point, Vec<u32>)> {
+    let of = |(layer, point, values): &Told| {
         let values = values.iter().map(|value| value.to_bits()).collect();
         (*layer, *point, values)
     };

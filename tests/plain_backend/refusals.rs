@@ -181,6 +181,7 @@ fn what_cannot_be_done_is_refused() {
         &change(&force, "tensors", json!("/no/such/folder/t")),
         "/no/such",
     );
+    lines.refuses(&change(&force, "tensors", json!(logits)), "the same file");
     assert!(!logits.exists(), "nothing is left of what failed");
 
     assert!(matches!(lines.ask(&force), Answer::Done(done) if done["rows"] == 2));
