@@ -62,7 +62,7 @@ pub fn draw(points: &[(usize, f64)], marks: &[usize]) -> Vec<String> {
     lines.push(format!("{:width$} └{}", "", "─".repeat(letters)));
     let mut arrows = vec![' '; letters];
     for &mark in marks.iter().filter(|mark| (first..=last).contains(*mark)) {
-        arrows[column(mark - first) / 2] = '^';
+        arrows[column(mark - first).min(dots - 1) / 2] = '^';
     }
     lines.push(format!("{:width$}  {}", "", String::from_iter(arrows)));
     let (begin, end) = (first.to_string(), last.to_string());
