@@ -3,84 +3,22 @@
 //! recorded answers stand in for it; the test says which. `EMEL_BLESS=1` records the real ones anew.
 
 mod common;
+#[path = "common/reference.rs"]
+mod reference;
 
 use common::{SMOLLM2, model, temporary};
-use emel::bench::protocol::{Answer, KernelReady, Loaded, Ran, Timed};
+use emel::bench::protocol::{KernelReady, Loaded, Ran, Timed};
 use emel::gguf::Gguf;
 use emel::tokenizer::{EncodeOptions, Tokenizer};
 use emel::trace::{Trace, checksum::Fnv64};
-use serde::de::DeserializeOwned;
+use reference::{Backend, bless, check_error, done, golden, program};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 const TEXT: &str = "<|im_start|>user\nName a colour.<|im_end|>\n<|im_start|>assistant\n";
 const TOKENS: usize = 8;
-
-/// The program, if it is built.
-fn program() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("EMEL_REFERENCE") {
-        return Some(path.into());
-    }
-    let variable = |name| std::env::var_os(name).map(PathBuf::from);
-    let cache = variable("EMEL_CACHE_DIR")
-        .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("emel")))
-        .or_else(|| Some(variable("HOME")?.join(".cache/emel")))?;
-    let path = cache.join("reference/llama.cpp/native/llama-reference");
-    path.is_file().then_some(path)
-}
-
-fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("benchdata/golden/reference")
-        .join(name)
-}
-
-/// The running backend.
-struct Backend {
-    child: Child,
-    requests: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Backend {
-    fn start(program: &Path) -> Backend {
-        let mut child = Command::new(program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        let requests = child.stdin.take();
-        let answers = BufReader::new(child.stdout.take().unwrap());
-        Backend {
-            child,
-            requests,
-            answers,
-        }
-    }
-
-    fn ask(&mut self, request: &str) -> String {
-        writeln!(self.requests.as_ref().unwrap(), "{request}").unwrap();
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer).unwrap();
-        assert!(
-            answer.ends_with('\n'),
-            "no answer to {request}: {answer:?}, {:?}",
-            self.child.try_wait()
-        );
-        answer.trim_end().to_owned()
-    }
-}
-
-impl Drop for Backend {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
 
 /// What is asked, in order; the paths are this run's own.
 fn requests(model: &Path, trace: &Path) -> Vec<Value> {
@@ -116,21 +54,13 @@ fn answers() -> (Vec<String>, Trace) {
         .map(|request| backend.ask(&request.to_string()))
         .collect();
     let trace = Trace::read(&file);
-    if std::env::var_os("EMEL_BLESS").is_some() {
-        std::fs::create_dir_all(golden("")).unwrap();
-        std::fs::write(golden("answers.jsonl"), answers.join("\n") + "\n").unwrap();
-        std::fs::copy(&file, golden("smollm2.tokens.txt")).unwrap();
-    }
+    bless("answers.jsonl", &(answers.join("\n") + "\n"));
+    bless(
+        "smollm2.tokens.txt",
+        &std::fs::read_to_string(&file).unwrap(),
+    );
     let _ = std::fs::remove_file(&file);
     (answers, trace.unwrap())
-}
-
-fn done<T: DeserializeOwned>(answer: &str) -> T {
-    match serde_json::from_str(answer) {
-        Ok(Answer::Done(done)) => done,
-        Ok(Answer::Failed { error }) => panic!("{error}"),
-        Err(error) => panic!("{error}: {answer}"),
-    }
 }
 
 fn ids_checksum(ids: &[u32]) -> String {
@@ -247,6 +177,10 @@ const HOSTILE: &[(&str, &str)] = &[
         "no model is loaded",
     ),
     (
+        r#"{"op":"force","ids":[1],"prompt":1,"logits":"logits"}"#,
+        "no model is loaded",
+    ),
+    (
         r#"{"op":"run_kernel","samples":1,"min_sample_ns":1}"#,
         "no kernel case",
     ),
@@ -320,17 +254,7 @@ fn hostile_requests_are_answered_with_errors() {
     let barrier = json!({"op": "barrier", "threads": 1, "samples": 1, "min_sample_ns": 1});
     let _: Timed = done(&backend.ask(&barrier.to_string()));
     check_end(backend);
-    if std::env::var_os("EMEL_BLESS").is_some() {
-        std::fs::create_dir_all(golden("")).unwrap();
-        std::fs::write(golden("errors.jsonl"), recorded).unwrap();
-    }
-}
-
-fn check_error(request: &str, wanted: &str, answer: &str) {
-    let Ok(Answer::<Value>::Failed { error }) = serde_json::from_str(answer) else {
-        panic!("{request}: {answer}");
-    };
-    assert!(error.contains(wanted), "{request}: {error}");
+    bless("errors.jsonl", &recorded);
 }
 
 /// It must end with its input, even while it computes.

@@ -96,6 +96,16 @@ pub enum StopRule {
     Limit,
 }
 
+impl StopRule {
+    /// As requests, manifests and records write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            StopRule::Eog => "eog",
+            StopRule::Limit => "limit",
+        }
+    }
+}
+
 /// Feed given tokens: teacher forcing. The tokens pass as they do in a [`Run`]: the prompt at once,
 /// every later one as a step of its own; so the logits are, bit by bit, those of a run that chose
 /// these tokens. Files are overwritten.

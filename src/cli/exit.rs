@@ -9,6 +9,10 @@ pub enum Exit {
     Failed,
     /// The command line cannot be followed.
     Usage,
+    /// Of `emel-compare`: the streams part.
+    Diverged,
+    /// Of `emel-compare`: the streams cannot be compared.
+    NotComparable,
     /// Ended by the second Ctrl-C.
     Interrupted,
 }
@@ -21,6 +25,8 @@ impl Exit {
             Exit::Done => 0,
             Exit::Failed => 1,
             Exit::Usage => 2,
+            Exit::Diverged => 3,
+            Exit::NotComparable => 4,
             Exit::Interrupted => 130,
         }
     }
@@ -32,7 +38,14 @@ mod tests {
 
     #[test]
     fn codes_are_the_documented_ones() {
-        let all = [Exit::Done, Exit::Failed, Exit::Usage, Exit::Interrupted];
-        assert_eq!(all.map(Exit::code), [0, 1, 2, 130]);
+        let all = [
+            Exit::Done,
+            Exit::Failed,
+            Exit::Usage,
+            Exit::Diverged,
+            Exit::NotComparable,
+            Exit::Interrupted,
+        ];
+        assert_eq!(all.map(Exit::code), [0, 1, 2, 3, 4, 130]);
     }
 }

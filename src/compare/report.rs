@@ -5,6 +5,8 @@
 
 use serde::Serialize;
 
+use crate::cli::exit::Exit;
+
 /// A report's `schema`.
 pub const SCHEMA: &str = "emel-compare/v1";
 
@@ -27,6 +29,44 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
+impl Report {
+    /// A report of pairs alone.
+    #[must_use]
+    pub fn new(pairs: Vec<Pair>) -> Self {
+        let gravest = pairs.iter().map(|pair| pair.verdict).max();
+        Report {
+            schema: SCHEMA,
+            verdict: gravest.unwrap_or(Verdict::Error),
+            subject: None,
+            pairs,
+            replay: None,
+            tensors: None,
+            notes: Vec::new(),
+        }
+    }
+
+    /// How the program ends. With `allow_near_tie` streams that part at proven near-ties alone are
+    /// as good as equal ones.
+    #[must_use]
+    pub fn exit(&self, allow_near_tie: bool) -> Exit {
+        let is_near_tie = |pair: &Pair| {
+            let cause = pair.finding.as_ref().map(|finding| finding.cause);
+            cause == Some(Cause::NearTie)
+        };
+        let mut parted = self
+            .pairs
+            .iter()
+            .filter(|pair| pair.verdict == Verdict::BoundedDrift);
+        match self.verdict {
+            Verdict::ExactMatch => Exit::Done,
+            Verdict::BoundedDrift if allow_near_tie && parted.all(is_near_tie) => Exit::Done,
+            Verdict::BoundedDrift => Exit::Diverged,
+            Verdict::NonComparable => Exit::NotComparable,
+            Verdict::Error => Exit::Failed,
+        }
+    }
+}
+
 /// Whether two streams are one; ordered by gravity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -39,6 +79,19 @@ pub enum Verdict {
     NonComparable,
     /// One of them is no stream.
     Error,
+}
+
+impl Verdict {
+    /// As reports write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::ExactMatch => "exact_match",
+            Verdict::BoundedDrift => "bounded_drift",
+            Verdict::NonComparable => "non_comparable",
+            Verdict::Error => "error",
+        }
+    }
 }
 
 /// What an analysis ran over.
@@ -214,6 +267,22 @@ pub enum Cause {
     Unknown,
 }
 
+impl Cause {
+    /// As reports write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::NearTie => "near_tie",
+            Cause::ReferenceSpread => "reference_spread",
+            Cause::Tokenization => "tokenization",
+            Cause::Template => "template",
+            Cause::StopRule => "stop_rule",
+            Cause::NumericDefect => "numeric_defect",
+            Cause::Unknown => "unknown",
+        }
+    }
+}
+
 /// Everybody over one stream.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Replay {
@@ -223,7 +292,7 @@ pub struct Replay {
     pub positions: usize,
     /// EMEL first, the reference next, then the reference's other configurations.
     pub engines: Vec<Replayed>,
-    /// EMEL against the reference, position by position.
+    /// The reference against EMEL, position by position.
     pub trail: Vec<Position>,
     /// Everybody at each place where two streams part.
     pub splits: Vec<Split>,
@@ -242,7 +311,8 @@ pub struct Replayed {
     pub cause: Option<Cause>,
     /// Against EMEL; none for EMEL itself.
     pub to_emel: Option<Agreement>,
-    /// Against the reference; none for the reference itself.
+    /// Against the reference; none for the reference itself, and for EMEL, with which it is
+    /// compared.
     pub to_reference: Option<Agreement>,
     /// Against the oracle, at the oracle's positions.
     pub to_oracle: Option<Agreement>,
@@ -283,7 +353,7 @@ pub struct Summary {
 pub struct Position {
     /// The generated token that is chosen there, from 0.
     pub index: usize,
-    /// KL(reference ‖ EMEL).
+    /// KL(EMEL ‖ reference).
     pub kl: f64,
     /// Largest difference of two logits.
     pub max_difference: f64,
@@ -300,13 +370,16 @@ pub struct Split {
     pub a: Piece,
     /// The other's.
     pub b: Piece,
-    /// Who parts from EMEL here, by label.
+    /// Who parts from EMEL here, by label: configurations of one backend.
     pub parting: Vec<String>,
+    /// That backend.
+    pub backend: String,
     /// Every engine and configuration, in the order of [`Replay::engines`].
     pub views: Vec<View>,
     /// The oracle.
     pub oracle: Option<View>,
-    /// Largest less smallest of the reference's margins over its configurations: its spread.
+    /// Largest less smallest of the margins over the backend's configurations: its spread; none
+    /// when it has one alone.
     pub spread: Option<f64>,
 }
 
@@ -315,6 +388,8 @@ pub struct Split {
 pub struct View {
     /// Its label; `oracle`.
     pub label: String,
+    /// The backend that it is a configuration of; `emel`, `oracle`.
+    pub backend: String,
     /// Its top token.
     pub top: Piece,
     /// Logit of `a`.
@@ -372,4 +447,74 @@ pub struct Defect {
     pub error: f64,
     /// The other engine's.
     pub other_error: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(verdict: Verdict, cause: Option<Cause>) -> Pair {
+        let side = Side::default;
+        Pair {
+            workload_id: "-".to_owned(),
+            lane: "-".to_owned(),
+            a: side(),
+            b: side(),
+            verdict,
+            differs: None,
+            prompt: None,
+            drift: None,
+            finding: cause.map(|cause| Finding {
+                cause,
+                engine: None,
+                tensor: None,
+                evidence: Vec::new(),
+            }),
+            error: None,
+        }
+    }
+
+    #[test]
+    fn the_gravest_verdict_decides_how_it_ends() {
+        let exit = |pairs: &[(Verdict, Option<Cause>)], allow| {
+            let pairs = pairs.iter().map(|&(verdict, cause)| pair(verdict, cause));
+            Report::new(pairs.collect()).exit(allow)
+        };
+        let same = (Verdict::ExactMatch, None);
+        let tie = (Verdict::BoundedDrift, Some(Cause::NearTie));
+        let spread = (Verdict::BoundedDrift, Some(Cause::ReferenceSpread));
+        let bare = (Verdict::BoundedDrift, None);
+        let other = (Verdict::NonComparable, Some(Cause::Template));
+        let error = (Verdict::Error, None);
+        assert_eq!(exit(&[same, same], false), Exit::Done);
+        assert_eq!(exit(&[same, tie], false), Exit::Diverged);
+        assert_eq!(exit(&[same, tie], true), Exit::Done);
+        assert_eq!(exit(&[tie, spread], true), Exit::Diverged);
+        assert_eq!(exit(&[tie, bare], true), Exit::Diverged);
+        assert_eq!(exit(&[tie, other], true), Exit::NotComparable);
+        assert_eq!(exit(&[other, error, same], true), Exit::Failed);
+    }
+
+    #[test]
+    fn names_are_those_of_the_json() {
+        for verdict in [
+            Verdict::ExactMatch,
+            Verdict::BoundedDrift,
+            Verdict::NonComparable,
+            Verdict::Error,
+        ] {
+            assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.name());
+        }
+        for cause in [
+            Cause::NearTie,
+            Cause::ReferenceSpread,
+            Cause::Tokenization,
+            Cause::Template,
+            Cause::StopRule,
+            Cause::NumericDefect,
+            Cause::Unknown,
+        ] {
+            assert_eq!(serde_json::to_value(cause).unwrap(), cause.name());
+        }
+    }
 }

@@ -17,7 +17,7 @@
 //! ```
 
 pub mod compare;
-pub(crate) mod dequant;
+pub mod dequant;
 mod forward;
 mod math;
 mod parallel;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::args::{RunConfig, Source, Switch, TemplateSource};
+use super::args::{Predict, RunConfig, Source, Switch, TemplateSource};
 use super::chat;
 use super::error::RunError;
 use super::locate::quickstart_model;
@@ -83,8 +83,11 @@ pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
         true => Some(chat::template(config, own)?.ok_or(RunError::NoTemplate)?),
         false => None,
     };
-    let header = header(config, &engine, &model, progress)?;
     let sampling = sampling(config, &tokenizer);
+    let header = TraceHeader {
+        more: contract(config, &sampling, in_chat),
+        ..header(config, &engine, &model, progress)?
+    };
     let sampler = sampler(&sampling, engine.n_vocab(), &tokenizer)?;
     warn(config, &engine, &sampling);
     let reading = Rc::new(Reading::new(interrupt.clone(), progress));
@@ -343,6 +346,33 @@ fn header(
         numerics: NUMERICS.to_owned(),
         more: Vec::new(),
     })
+}
+
+/// What a trace says of the question that this run answers, in the words of the bench's records.
+fn contract(config: &RunConfig, sampling: &SamplerConfig, in_chat: bool) -> Vec<(String, String)> {
+    let formatter = if in_chat { "template" } else { "raw" };
+    let chooses = if sampling.is_argmax() {
+        "argmax"
+    } else {
+        "chain"
+    };
+    let mut stop_rule = if config.ignore_eos { "limit" } else { "eog" }.to_owned();
+    if !config.stop.is_empty() {
+        stop_rule += &format!(" or {:?}", config.stop);
+    }
+    let mut pairs = vec![
+        ("formatter", formatter.to_owned()),
+        ("sampling", chooses.to_owned()),
+        ("stop_rule", stop_rule),
+    ];
+    if chooses != "argmax" {
+        pairs.push(("seed", sampling.seed.to_string()));
+    }
+    if let Predict::Count(count) = config.n_predict {
+        pairs.push(("max_tokens", count.to_string()));
+    }
+    let owned = |(key, value): (&str, String)| (key.to_owned(), value);
+    pairs.into_iter().map(owned).collect()
 }
 
 fn digest(engine: &Engine, model: &Path, progress: Progress) -> Result<String, RunError> {

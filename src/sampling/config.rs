@@ -277,6 +277,20 @@ impl SamplerConfig {
         }
     }
 
+    /// Whether every choice is the highest of the model's own logits: nothing draws, and nothing
+    /// changes which is the highest. (Top-k, top-p, min-p and top-n-sigma never drop it.)
+    #[must_use]
+    pub fn is_argmax(&self) -> bool {
+        let cools = self.temp <= 0.0 && self.chain.contains(&SamplerKind::Temperature);
+        let repeats = self.repeat_penalty != 1.0
+            || self.presence_penalty != 0.0
+            || self.frequency_penalty != 0.0
+            || self.dry_multiplier != 0.0;
+        let drops = self.typical_p < 1.0 || self.xtc_probability > 0.0;
+        let plain = self.mirostat == Mirostat::Off && self.logit_bias.is_empty();
+        cools && plain && !repeats && !drops
+    }
+
     /// Checks everything that does not depend on the logits.
     ///
     /// # Errors
@@ -337,6 +351,25 @@ mod tests {
             .map(|k| k.letter())
             .collect();
         assert_eq!(letters, "edskypmxt");
+    }
+
+    #[test]
+    fn argmax_is_what_nothing_changes() {
+        assert!(SamplerConfig::greedy().is_argmax());
+        assert!(!SamplerConfig::default().is_argmax());
+        let changes: [fn(&mut SamplerConfig); 6] = [
+            |c| c.chain.retain(|kind| *kind != SamplerKind::Temperature),
+            |c| c.repeat_penalty = 1.1,
+            |c| c.dry_multiplier = 0.8,
+            |c| c.typical_p = 0.9,
+            |c| c.mirostat = Mirostat::V2,
+            |c| c.logit_bias.push((2, f32::NEG_INFINITY)),
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            let mut config = SamplerConfig::greedy();
+            change(&mut config);
+            assert!(!config.is_argmax(), "change {at}");
+        }
     }
 
     #[test]

@@ -13,8 +13,13 @@
 //!
 //! Header lines are `# key=value`; then one `# prompt` line with the prompt's ids; then a line
 //! for each generated token: index, id, logit, and the next best `id:logit` in descending
-//! order; then why it ended. Logits are written with as many digits as their bits need, so
-//! that reading gives the same bits. Readers ignore header keys that they do not know.
+//! order; then why it ended. Every line ends with a newline. Logits are written with as many digits
+//! as their bits need, so that reading gives the same bits; none is NaN. Readers ignore header keys
+//! that they do not know; no key is there twice.
+//!
+//! Keys that EMEL's programs add where they know them say what the run is an answer to, so that two
+//! traces alone show whether they can be compared: `formatter`, `sampling`, `stop_rule`, `seed`,
+//! `max_tokens`.
 
 pub mod checksum;
 mod read;

@@ -126,6 +126,11 @@ fn every_fault_is_named_with_its_line() {
     };
     assert_eq!(
         fault("v1", "v2"),
+        "1: is a trace of version 'emel-token-trace/v2', this program reads \
+         'emel-token-trace/v1'; make it again"
+    );
+    assert_eq!(
+        fault("# emel-token-trace/v1", "{}"),
         "1: not a token trace: the first line is not '# emel-token-trace/v1'"
     );
     assert_eq!(
@@ -143,7 +148,20 @@ fn every_fault_is_named_with_its_line() {
     );
     assert_eq!(
         fault("0 5 1.5", "1 5 1.5"),
-        "12: token index 1 where 0 is due"
+        "12: token index 1 where 0 is due: lines are missing or out of order; make the trace again"
+    );
+    assert!(fault("0 5 1.5 6:1.25 7:1.25\n", "").starts_with("12: token index 1 where 0 is due"));
+    assert_eq!(
+        fault("# lane=l\n", "# lane=l\n# isa=avx2\n"),
+        "9: the header has 'isa' twice; keep the right one"
+    );
+    assert_eq!(
+        fault("1 6 -2", "# lane=l"),
+        "13: '#' line between the tokens: only '# stop=' comes after '# prompt'"
+    );
+    assert_eq!(
+        fault("0 5", "0 \u{1b}[2J"),
+        "12: '\\u{1b}[2J' is not a token id"
     );
     assert_eq!(fault("0 5 1.5", "0 -5 1.5"), "12: '-5' is not a token id");
     assert_eq!(fault("0 5 1.5", "0 5"), "12: '6:1.25' is not a logit");
@@ -155,28 +173,94 @@ fn every_fault_is_named_with_its_line() {
     );
     assert_eq!(
         fault("# stop=eog\n", ""),
-        "13: ends without '# stop=': the trace was cut short"
+        "13: ends without '# stop=': the trace was cut short; copy or make it again"
     );
     assert_eq!(fault("eog\n", "eog\n2 1 1\n"), "15: text after '# stop='");
-    assert_eq!(Trace::parse("").unwrap_err().0, 1);
+    let (line, problem) = Trace::parse("").unwrap_err();
+    assert_eq!(line, 1);
+    assert!(matches!(problem, TraceProblem::Empty));
     let (line, _) = Trace::parse("# emel-token-trace/v1\n").unwrap_err();
     assert_eq!(line, 1);
 }
 
+/// A cut may leave what reads as a shorter number: only the newline says that a line is whole.
 #[test]
 fn every_prefix_of_a_trace_is_an_error_not_a_panic() {
-    for cut in 0..GOOD.len() - 1 {
-        let result = Trace::parse(&GOOD[..cut]);
-        let last_line_is_whole = GOOD[..cut].contains("# stop=");
-        assert_eq!(result.is_ok(), last_line_is_whole, "cut at {cut}");
+    for cut in 1..GOOD.len() {
+        let (line, problem) = Trace::parse(&GOOD[..cut]).unwrap_err();
+        match GOOD[..cut].ends_with('\n') {
+            true => assert!(matches!(problem, TraceProblem::NoStop), "cut at {cut}"),
+            false => assert!(matches!(problem, TraceProblem::Cut), "cut at {cut}"),
+        }
+        assert_eq!(line, GOOD[..cut].lines().count(), "cut at {cut}");
     }
+    assert!(Trace::parse(GOOD).is_ok());
+}
+
+#[test]
+fn lines_of_windows_are_named() {
+    let (line, problem) = Trace::parse(&GOOD.replace('\n', "\r\n")).unwrap_err();
+    assert_eq!(line, 1);
+    let text = problem.to_string();
+    assert!(
+        text.contains("CR LF") && text.contains("sed -i 's/\\r$//'"),
+        "{text}"
+    );
+    let (line, problem) = Trace::parse(&GOOD.replace("1 6 -2\n", "1 6 -2\r\n")).unwrap_err();
+    assert_eq!(line, 13);
+    assert!(matches!(problem, TraceProblem::CarriageReturn));
+}
+
+#[test]
+fn logits_that_are_no_numbers_are_named() {
+    for word in ["NaN", "nan", "-nan"] {
+        let chosen = GOOD.replace("5 1.5", &format!("5 {word}"));
+        let (line, problem) = Trace::parse(&chosen).unwrap_err();
+        assert_eq!(line, 12);
+        assert!(matches!(problem, TraceProblem::Nan(5)), "{problem}");
+        let next = GOOD.replace("7:1.25", &format!("7:{word}"));
+        let (line, problem) = Trace::parse(&next).unwrap_err();
+        assert_eq!(line, 12);
+        assert!(
+            problem.to_string().contains("the logit of token 7 is NaN"),
+            "{problem}"
+        );
+    }
+    // A token that was ruled out has a logit all the same.
+    let text = GOOD.replace("7:1.25", "7:-inf");
+    assert_eq!(
+        Trace::parse(&text).unwrap().tokens[0].next[1].1,
+        f32::NEG_INFINITY
+    );
+}
+
+#[test]
+fn files_that_are_no_text_or_no_traces_are_named() {
+    let path = file("bytes");
+    let check = |bytes: &[u8], expected: &str| {
+        std::fs::write(&path, bytes).unwrap();
+        let error = Trace::read(&path).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let broken = GOOD.replace("# lane=l", "# lane=?").into_bytes();
+    let broken: Vec<u8> = broken
+        .iter()
+        .map(|&byte| if byte == b'?' { 0xff } else { byte })
+        .collect();
+    check(&broken, ".tokens.txt:6: is not UTF-8 text");
+    // Longer than what is looked at first, and not text: a model.
+    check(&[0x80; 4096], ".tokens.txt:1: not a token trace");
+    check(b"", ".tokens.txt:1: is empty");
+    std::fs::remove_file(&path).unwrap();
+    let folder = Trace::read(&std::env::temp_dir()).unwrap_err().to_string();
+    assert!(folder.contains(": cannot be read: "), "{folder}");
 }
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
     let error = Trace::read(&file("absent")).unwrap_err().to_string();
     assert!(
-        error.contains("emel-trace-absent") && error.contains(":0: cannot be read"),
+        error.contains("emel-trace-absent") && error.contains(".tokens.txt: cannot be read"),
         "{error}"
     );
 }

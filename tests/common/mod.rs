@@ -1,6 +1,8 @@
 //! What whole-program tests share: the binary, the models, temporary files.
 #![allow(dead_code)] // each test program uses its own part
 
+pub mod plain;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,4 +35,30 @@ pub fn temporary(name: &str) -> PathBuf {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     std::env::temp_dir().join(format!("emel-test-{}-{count}-{name}", std::process::id()))
+}
+
+/// The program of an example: `cargo test` builds them beside the tests' own folder.
+pub fn example(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    let build = test.parent().and_then(Path::parent);
+    let folder = build.expect("a test lies in a build").join("examples");
+    let program = folder.join(name);
+    let changed = |file: &Path| file.metadata().and_then(|found| found.modified());
+    let cure = format!("build it with `cargo build --example {name}` in this test's profile");
+    let built = changed(&program);
+    let built = built.unwrap_or_else(|error| panic!("{}: {error}; {cure}", program.display()));
+    // A test that is run by its name alone does not build examples.
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("examples")
+        .join(name);
+    for entry in source.read_dir().expect("an example has a folder") {
+        let file = entry.expect("an entry").path();
+        let newer = changed(&file).expect("a source file") > built;
+        assert!(
+            !newer,
+            "{} is newer than the program; {cure}",
+            file.display()
+        );
+    }
+    program
 }

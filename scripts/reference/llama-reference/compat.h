@@ -7,10 +7,15 @@
 #include "ggml.h"
 #include "llama.h"
 
+#include "failure.h"
+#include "point.h"
+
 #ifndef REFERENCE_IK
 #include "ggml-cpu.h"
 #endif
 
+#include <array>
+#include <optional>
 #include <vector>
 
 #ifdef REFERENCE_IK
@@ -161,12 +166,98 @@ inline bool supports(const ggml_tensor * operation) {
 inline void pack(ggml_tensor * weights, const Settings & settings) {
 #ifdef REFERENCE_IK
     if (settings.repack) {
+        // With AVX-512 these are multiplied 16 rows at a time, though they are packed by 8: others
+        // would end the program.
+        const bool by_16 = weights->type == GGML_TYPE_Q4_0 || weights->type == GGML_TYPE_Q8_0;
+        if (by_16 && weights->ne[1] % 16 != 0) {
+            throw Failure("with run_time_repack, 'rows' must be a multiple of 16 for this type");
+        }
         iqk_repack_tensor(weights);
     }
 #else
     (void) weights;
     (void) settings;
 #endif
+}
+
+// A name that the tree's model graphs give to tensors, without its layer, and the point that it is.
+// Where a graph gives one to several tensors in a row, the last of them is meant.
+struct TensorName {
+    const char * name;
+    Point point;
+};
+#ifdef REFERENCE_IK
+constexpr TensorName TENSOR_NAMES[] = {
+    {"inp_embd", Point::EMBEDDING},
+    {"inp_scaled", Point::EMBEDDING},
+    {"attn_norm", Point::ATTN_NORM},
+    {"Qcur", Point::QUERY},
+    {"Qcur_roped", Point::QUERY},
+    {"Kcur", Point::KEY},
+    {"Kcur_roped", Point::KEY},
+    {"Vcur", Point::VALUE},
+    {"fa", Point::ATTENDED}, // `kqv_out` is a product with the output matrix here
+    {"kqv_merged_cont", Point::ATTENDED},
+    {"ffn_norm", Point::ATTN_RESIDUAL}, // the norm's input, see named_point
+    {"ffn_up_gate", Point::FFN_HIDDEN},
+    {"ffn_out", Point::FFN_OUT},
+    {"l_out", Point::LAYER_OUT},
+    {"result_norm", Point::OUTPUT_NORM},
+};
+#else
+constexpr TensorName TENSOR_NAMES[] = {
+    {"embd", Point::EMBEDDING},
+    {"inp_scaled", Point::EMBEDDING},
+    {"attn_norm", Point::ATTN_NORM},
+    {"Qcur", Point::QUERY},
+    {"Kcur", Point::KEY},
+    {"Vcur", Point::VALUE},
+    {"kqv_out", Point::ATTENDED},
+    {"ffn_inp", Point::ATTN_RESIDUAL},
+    {"sa_out", Point::ATTN_RESIDUAL},
+    {"ffn_norm", Point::FFN_NORM},
+    {"ffn_swiglu", Point::FFN_HIDDEN},
+    {"ffn_geglu", Point::FFN_HIDDEN},
+    {"ffn_gate_par", Point::FFN_HIDDEN},
+    {"ffn_out", Point::FFN_OUT},
+    {"l_out", Point::LAYER_OUT},
+    {"result_norm", Point::OUTPUT_NORM},
+};
+#endif
+
+// What a tensor is whose name stands for `point`.
+inline Point named_point(Point point, const ggml_tensor & tensor) {
+#ifdef REFERENCE_IK
+    // Its mixtures of experts name the norm's result so, its plain feed-forward the input.
+    if (point == Point::ATTN_RESIDUAL && tensor.op == GGML_OP_FUSED_RMS_NORM) {
+        return Point::FFN_NORM;
+    }
+#else
+    (void) tensor;
+#endif
+    return point;
+}
+
+// The tensors that a batch showed last, by point.
+using Sources = std::array<const ggml_tensor *, POINTS>;
+
+// What a tensor without a name is, by what it is computed from; its layer is its source's.
+inline std::optional<Point> unnamed_point(const ggml_tensor & tensor, const Sources & sources) {
+#ifdef REFERENCE_IK
+    auto is = [&](const ggml_tensor * source, Point point) {
+        return source && source == sources[(size_t) point];
+    };
+    if (tensor.op == GGML_OP_FUSED_RMS_NORM && is(tensor.src[0], Point::ATTN_RESIDUAL)) {
+        return Point::FFN_NORM;
+    }
+    if (tensor.op == GGML_OP_MUL_MAT && is(tensor.src[1], Point::FFN_HIDDEN)) {
+        return Point::FFN_OUT;
+    }
+#else
+    (void) tensor;
+    (void) sources;
+#endif
+    return std::nullopt;
 }
 
 // Rows of an attention mask over so many queries.

@@ -166,6 +166,7 @@ static std::string thread_contract(int threads, int threads_batch) {
 Json load(Engine & engine, const Fields & request) {
     engine.context.reset();
     engine.model.reset();
+    engine.forced = 0;
 
     Engine next;
     const std::string path = request.text("model");
@@ -199,6 +200,9 @@ Json load(Engine & engine, const Fields & request) {
     params.n_seq_max = 1;
     params.n_threads = next.threads;
     params.n_threads_batch = next.threads_batch;
+    next.recorder = std::make_unique<Recorder>();
+    params.cb_eval = Recorder::see;
+    params.cb_eval_user_data = next.recorder.get();
     compat::context_params(params, next.settings);
     next.context.reset(llama_init_from_model(next.model.get(), params));
     if (!next.context) {
@@ -210,6 +214,7 @@ Json load(Engine & engine, const Fields & request) {
     next.n_ubatch = llama_n_ubatch(next.context.get());
     engine.model = std::move(next.model);
     engine.context = std::move(next.context);
+    engine.recorder = std::move(next.recorder);
     engine.settings = next.settings;
     engine.n_ctx = next.n_ctx;
     engine.n_batch = next.n_batch;

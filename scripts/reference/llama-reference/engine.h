@@ -3,6 +3,7 @@
 
 #include "compat.h"
 #include "protocol.h"
+#include "recorder.h"
 
 #include <memory>
 #include <string>
@@ -20,7 +21,9 @@ struct FreeContext {
 // What is loaded.
 struct Engine {
     std::unique_ptr<llama_model, FreeModel> model;
-    std::unique_ptr<llama_context, FreeContext> context; // freed before its model
+    std::unique_ptr<Recorder> recorder;                  // of the context
+    std::unique_ptr<llama_context, FreeContext> context; // freed before these
+    size_t forced = 0; // tokens of the context, where `force` can go on from it; else 0
     compat::Settings settings;
     uint32_t n_ctx = 0; // as asked for; the context may hold some more
     uint32_t n_batch = 0;

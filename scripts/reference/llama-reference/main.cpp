@@ -2,6 +2,7 @@
 // (EMEL's src/bench/protocol.rs, docs/backends.md) from standard input and answers each with
 // one line on standard output.
 #include "engine.h"
+#include "force.h"
 #include "kernels.h"
 #include "run.h"
 
@@ -20,6 +21,9 @@ static Json answer(Engine & engine, Kernels & kernels, const Fields & request) {
     }
     if (op == "run") {
         return run(engine, request);
+    }
+    if (op == "force") {
+        return force(engine, request);
     }
     if (op == "prepare_kernel") {
         return kernels.prepare(request);

@@ -43,6 +43,23 @@ std::optional<uint64_t> Fields::optional_count(const char * key, uint64_t least,
     return find(key) ? std::optional(count(key, least, most)) : std::nullopt;
 }
 
+std::vector<int32_t> Fields::tokens(const char * key, int n_vocab) const {
+    const Json & value = need(key);
+    if (!value.is_array()) {
+        throw Failure(std::string("key '") + key + "' must be an array of token ids");
+    }
+    std::vector<int32_t> ids;
+    for (const Json & id : value) {
+        if (!id.is_number_unsigned() || id.get<uint64_t>() >= (uint64_t) n_vocab) {
+            throw Failure(std::string("key '") + key + "' holds no token id at index " +
+                          std::to_string(ids.size()) + ": ids are integers below " +
+                          std::to_string(n_vocab));
+        }
+        ids.push_back(id.get<int32_t>());
+    }
+    return ids;
+}
+
 std::string Fields::text(const char * key) const {
     const Json & value = need(key);
     if (!value.is_string()) {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -24,6 +25,8 @@ class Fields {
     uint64_t count(const char * key, uint64_t least, uint64_t most) const;
     // The same, or nothing when it is absent or null.
     std::optional<uint64_t> optional_count(const char * key, uint64_t least, uint64_t most) const;
+    // Tokens of a vocabulary of so many.
+    std::vector<int32_t> tokens(const char * key, int n_vocab) const;
     std::string text(const char * key) const;
     std::optional<std::string> optional_text(const char * key) const;
     bool flag(const char * key, std::optional<bool> otherwise) const;

@@ -1,7 +1,7 @@
 #include "run.h"
 
+#include "decode.h"
 #include "trace.h"
-
 
 #include <algorithm>
 #include <chrono>
@@ -51,26 +51,6 @@ static std::string detokenize(const Engine & engine, const std::vector<llama_tok
         text.append(piece.data(), (size_t) length);
     }
     return text;
-}
-
-// Feeds ids at the positions from `at` on and returns the last one's logits, computed.
-static const float * step(Engine & engine, llama_token * ids, size_t count, size_t at) {
-    size_t done = 0;
-    while (done < count) {
-        size_t some = std::min<size_t>(count - done, engine.n_batch);
-        int code = llama_decode(engine.context.get(),
-                                compat::batch(ids + done, (int) some, (int) (at + done)));
-        if (code != 0) {
-            throw Failure(with_log("llama_decode failed with code " + std::to_string(code)));
-        }
-        done += some;
-    }
-    llama_synchronize(engine.context.get());
-    const float * logits = llama_get_logits_ith(engine.context.get(), -1);
-    if (!logits) {
-        throw Failure(with_log("no logits"));
-    }
-    return logits;
 }
 
 // What an observed run keeps: checksums, and a trace if one was asked for.
@@ -176,9 +156,7 @@ static uint64_t peak_rss_bytes() {
 }
 
 Json run(Engine & engine, const Fields & request) {
-    if (!engine.context) {
-        throw Failure("no model is loaded");
-    }
+    need_model(engine);
     const std::string text = request.text("text");
     const auto prompt_tokens = request.optional_count("prompt_tokens", 1, INT_MAX);
     const size_t limit = request.count("max_tokens", 0, INT_MAX);
@@ -187,7 +165,7 @@ Json run(Engine & engine, const Fields & request) {
     const llama_vocab * vocab = llama_model_get_vocab(engine.model.get());
     const size_t n_vocab = (size_t) compat::n_vocab(engine.model.get());
 
-    compat::clear_cache(engine.context.get());
+    forget(engine);
     auto begun = Clock::now();
     std::vector<llama_token> prompt = tokenize(engine, text);
     const int64_t tokenize_ns = nanoseconds_since(begun);
@@ -195,10 +173,7 @@ Json run(Engine & engine, const Fields & request) {
     if (prompt.empty()) {
         throw Failure("the prompt is empty");
     }
-    if (prompt.size() > engine.n_ctx) {
-        throw Failure("the prompt has " + std::to_string(prompt.size()) +
-                      " tokens, the context holds " + std::to_string(engine.n_ctx));
-    }
+    need_room(engine, prompt.size());
     std::optional<Observer> observer;
     if (observe) {
         observer.emplace(engine, request, prompt);

@@ -2,8 +2,6 @@
 
 #include "failure.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -18,12 +16,8 @@ void Fnv64::add(const void * bytes, size_t count) {
 }
 
 static void add_little_endian(Fnv64 & sum, uint32_t bits) {
-    const unsigned char bytes[4] = {
-        (unsigned char) bits,
-        (unsigned char) (bits >> 8),
-        (unsigned char) (bits >> 16),
-        (unsigned char) (bits >> 24),
-    };
+    unsigned char bytes[4];
+    to_little_endian(bits, bytes);
     sum.add(bytes, sizeof bytes);
 }
 
@@ -128,45 +122,30 @@ static std::string one_line(std::string value) {
     return value;
 }
 
-TraceWriter::TraceWriter(std::string path_, const Pairs & header,
+TraceWriter::TraceWriter(std::string path, const Pairs & header,
                          const std::vector<llama_token> & prompt)
-    : path(std::move(path_)), partial(path + ".partial-" + std::to_string(getpid())),
-      file(partial, std::ios::binary | std::ios::trunc) {
-    if (!file) {
-        throw Failure("cannot write " + partial + ": " + std::strerror(errno));
-    }
-    file << "# emel-token-trace/v1\n";
+    : file(std::move(path)) {
+    file.stream << "# emel-token-trace/v1\n";
     for (const auto & [key, value] : header) {
-        file << "# " << one_line(key) << '=' << one_line(value) << '\n';
+        file.stream << "# " << one_line(key) << '=' << one_line(value) << '\n';
     }
-    file << "# prompt";
+    file.stream << "# prompt";
     for (llama_token id : prompt) {
-        file << ' ' << id;
+        file.stream << ' ' << id;
     }
-    file << '\n';
-}
-
-TraceWriter::~TraceWriter() {
-    if (!partial.empty()) {
-        file.close();
-        std::remove(partial.c_str());
-    }
+    file.stream << '\n';
 }
 
 void TraceWriter::token(llama_token id, float logit,
                         const std::vector<std::pair<llama_token, float>> & next) {
-    file << index++ << ' ' << id << ' ' << shortest(logit);
+    file.stream << index++ << ' ' << id << ' ' << shortest(logit);
     for (const auto & [other, value] : next) {
-        file << ' ' << other << ':' << shortest(value);
+        file.stream << ' ' << other << ':' << shortest(value);
     }
-    file << '\n';
+    file.stream << '\n';
 }
 
 void TraceWriter::finish(const std::string & stop) {
-    file << "# stop=" << stop << '\n';
-    file.close();
-    if (!file || std::rename(partial.c_str(), path.c_str()) != 0) {
-        throw Failure("cannot write " + path + ": " + std::strerror(errno));
-    }
-    partial.clear();
+    file.stream << "# stop=" << stop << '\n';
+    file.finish();
 }

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "llama.h"
+#include "output.h"
 
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,22 +32,17 @@ std::vector<std::pair<llama_token, float>> runners_up(const float * logits, size
 // As few digits as read back to the same bits, without an exponent.
 std::string shortest(float number);
 
-// A trace in the making. The file is there after finish; dropped before that, nothing is.
+// A trace in the making; the file is there after finish.
 class TraceWriter {
   public:
     using Pairs = std::vector<std::pair<std::string, std::string>>;
     TraceWriter(std::string path, const Pairs & header, const std::vector<llama_token> & prompt);
-    ~TraceWriter();
-    TraceWriter(const TraceWriter &) = delete;
-    TraceWriter & operator=(const TraceWriter &) = delete;
 
     void token(llama_token id, float logit,
                const std::vector<std::pair<llama_token, float>> & next);
     void finish(const std::string & stop);
 
   private:
-    std::string path;
-    std::string partial;
-    std::ofstream file;
+    NewFile file;
     uint64_t index = 0;
 };

@@ -15,7 +15,7 @@ pub enum Format {
 /// Rows of text under titles.
 #[derive(Clone, Debug)]
 pub struct Grid {
-    columns: Vec<(&'static str, Align)>,
+    columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
 }
 
@@ -31,9 +31,10 @@ pub enum Align {
 impl Grid {
     /// An empty table.
     #[must_use]
-    pub fn new(columns: &[(&'static str, Align)]) -> Grid {
+    pub fn new(columns: &[(&str, Align)]) -> Grid {
+        let owned = |(title, align): &(&str, Align)| ((*title).to_owned(), *align);
         Grid {
-            columns: columns.to_vec(),
+            columns: columns.iter().map(owned).collect(),
             rows: Vec::new(),
         }
     }
@@ -62,7 +63,7 @@ impl Grid {
         let mut table = Table::new();
         table.load_preset(presets::UTF8_FULL_CONDENSED);
         table.set_content_arrangement(ContentArrangement::Disabled);
-        table.set_header(self.columns.iter().map(|(title, _)| *title));
+        table.set_header(self.columns.iter().map(|(title, _)| title));
         for row in &self.rows {
             let cells = row.iter().zip(&self.columns).map(|(text, (_, align))| {
                 Cell::new(text).set_alignment(match align {
@@ -77,7 +78,8 @@ impl Grid {
 
     fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-        let titles = self.columns.iter().map(|(title, _)| (*title).to_owned());
+        let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+        let titles = self.columns.iter().map(|(title, _)| cell(title));
         let rule = self.columns.iter().map(|(_, align)| match align {
             Align::Left => "---".to_owned(),
             Align::Right => "---:".to_owned(),
@@ -85,10 +87,7 @@ impl Grid {
         let mut text = line(titles.collect());
         text += &line(rule.collect());
         for row in &self.rows {
-            let cells = row
-                .iter()
-                .map(|cell| cell.replace('|', "\\|").replace('\n', " "));
-            text += &line(cells.collect());
+            text += &line(row.iter().map(|text| cell(text)).collect());
         }
         text
     }

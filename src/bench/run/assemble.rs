@@ -5,14 +5,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::super::backend::BackendError;
 use super::super::limits::MachineLimits;
 use super::super::machine_info::MachineInfo;
-use super::super::protocol::{Loaded, Ran, StopRule};
+use super::super::protocol::{Loaded, Ran};
 use super::super::records::{Generation, Head, Hex64, Phases, Record, Status};
 use super::super::warnings::{Warning, WarningKind};
 use super::super::workload::{Lane, Workload};
-use super::task::Task;
 use super::facts::ModelFacts;
 use super::measure::Measured;
 use super::phases::{phases, ratios};
+use super::task::Task;
 use crate::trace::checksum::Fnv64;
 
 /// What the records of one workload in one lane share.
@@ -39,13 +39,6 @@ fn ids_checksum(ids: &[u32]) -> Hex64 {
     let mut sum = Fnv64::new();
     ids.iter().for_each(|id| sum.update(&id.to_le_bytes()));
     Hex64(sum.value())
-}
-
-fn stop_rule(rule: StopRule) -> &'static str {
-    match rule {
-        StopRule::Eog => "eog",
-        StopRule::Limit => "limit",
-    }
 }
 
 /// Operations a second, from nanoseconds for so many.
@@ -133,7 +126,7 @@ impl Frame<'_> {
             model_bytes: Some(self.facts.file_bytes),
             formatter: workload.formatter.name().to_owned(),
             sampling: workload.sampling.name().to_owned(),
-            stop_rule: stop_rule(workload.stop).to_owned(),
+            stop_rule: workload.stop.name().to_owned(),
             seed: workload.seed,
             max_tokens: workload.max_tokens as u64,
             comparable: workload.comparable,

@@ -3,8 +3,8 @@
 use super::super::protocol::Ran;
 use super::super::records::{Phases, Ratios};
 use super::super::stats::{Ratio, Samples};
-use super::task::{first_token_ns, step_ns};
 use super::measure::Measured;
+use super::task::{first_token_ns, step_ns};
 
 /// A round's run, with the start of the process that it had to itself (0 when it had none).
 struct Round<'a> {

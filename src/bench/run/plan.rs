@@ -11,8 +11,8 @@ use super::super::workload::{
     Lane, Library, ModelText, ProcessRule, Workload, WorkloadError, cache_folder,
 };
 use super::args::RunArgs;
-use super::task::Task;
 use super::facts::ModelFacts;
+use super::task::Task;
 
 /// Contexts are a multiple of this.
 const CONTEXT_STEP: usize = 256;
@@ -118,7 +118,7 @@ impl Subject {
         let model_sha256 = entry.verify(folder, cache_folder().as_deref(), progress)?;
         let facts = ModelFacts::read(&model).map_err(BenchError::Engine)?;
         let reader = ModelText::read(&model)?;
-        let text = reader.format(workload, &library.prompt(workload)?)?;
+        let text = reader.format(workload.formatter, &library.prompt(workload)?, &workload.id)?;
         let n_prompt = reader.count(&text);
         if let Some(wanted) = workload.prompt_tokens.filter(|&wanted| wanted > n_prompt) {
             return Err(BenchError::ShortPrompt {
@@ -137,6 +137,9 @@ impl Subject {
             prompt_tokens: workload.prompt_tokens,
             max_tokens: workload.max_tokens,
             stop: workload.stop,
+            formatter: workload.formatter.name(),
+            sampling: workload.sampling.name(),
+            seed: workload.seed,
             n_ctx: workload.n_ctx.unwrap_or(needed),
             workload_id: workload.id.clone(),
             lane: "-",

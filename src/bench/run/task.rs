@@ -22,6 +22,12 @@ pub struct Task {
     pub max_tokens: usize,
     /// What ends generation.
     pub stop: StopRule,
+    /// How the prompt became the text, as records write it.
+    pub formatter: &'static str,
+    /// How a token is chosen, as records write it.
+    pub sampling: &'static str,
+    /// Seed of whatever draws.
+    pub seed: u64,
     /// Tokens of context.
     pub n_ctx: usize,
     /// The workload's id.
@@ -100,9 +106,14 @@ impl Runner {
             _ => None,
         };
         let header = [
-            ("model_sha256", task.model_sha256.as_str()),
-            ("workload_id", &task.workload_id),
-            ("lane", task.lane),
+            ("model_sha256", task.model_sha256.clone()),
+            ("workload_id", task.workload_id.clone()),
+            ("lane", task.lane.to_owned()),
+            ("formatter", task.formatter.to_owned()),
+            ("sampling", task.sampling.to_owned()),
+            ("stop_rule", task.stop.name().to_owned()),
+            ("seed", task.seed.to_string()),
+            ("max_tokens", max_tokens.to_string()),
         ];
         self.backend.request(&Request::Run(Run {
             text: task.text.clone(),
@@ -112,9 +123,7 @@ impl Runner {
             observe: matches!(extent, Extent::Observed(_)),
             trace,
             top_logprobs: TOP_LOGPROBS,
-            header: header
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into(),
+            header: header.map(|(key, value)| (key.to_owned(), value)).into(),
         }))
     }
 }

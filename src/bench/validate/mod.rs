@@ -1,5 +1,5 @@
-//! `emel-bench validate`: checks records and manifests, anyone's, against the published schemas in
-//! `benchdata/schema`, which are part of this program.
+//! `emel-bench validate`: checks records, reports and manifests, anyone's, against the published
+//! schemas in `benchdata/schema`, which are part of this program.
 
 mod schema;
 
@@ -16,7 +16,7 @@ use super::records::read::{for_each_line, syntax};
 use super::workload::Document;
 
 /// What can be checked: a document's `schema`, and the JSON Schema it must satisfy.
-pub const SCHEMAS: [(&str, &str); 4] = [
+pub const SCHEMAS: [(&str, &str); 6] = [
     (
         "emel-bench/v1",
         include_str!("../../../benchdata/schema/emel-bench-v1.schema.json"),
@@ -33,12 +33,20 @@ pub const SCHEMAS: [(&str, &str); 4] = [
         "emel-backend/v1",
         include_str!("../../../benchdata/schema/emel-backend-v1.schema.json"),
     ),
+    (
+        "emel-compare/v1",
+        include_str!("../../../benchdata/schema/emel-compare-v1.schema.json"),
+    ),
+    (
+        "emel-determinism/v1",
+        include_str!("../../../benchdata/schema/emel-determinism-v1.schema.json"),
+    ),
 ];
 
 /// Checks files against the schema they name.
 #[derive(Clone, Debug, clap::Args)]
 pub struct ValidateArgs {
-    /// Files of records (JSONL), or manifests (*.json)
+    /// Files of records or reports (JSONL), or of one manifest or report (*.json)
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Problems to show of each file
@@ -126,7 +134,8 @@ impl LineProblem {
     }
 }
 
-/// Checks one file: a manifest if its name ends in `.json`, else records.
+/// Checks one file: one document if its name ends in `.json`, else a document a line; lines that name
+/// no schema are taken for records.
 ///
 /// # Errors
 /// As [`run`], for a file that cannot be read.
@@ -152,7 +161,8 @@ pub fn validate_file(path: &Path) -> Result<Findings, BenchError> {
 }
 
 impl Findings {
-    /// Checks one document against the schema given, or the one it names.
+    /// Checks one document against the schema it names; where it names none that is known, against
+    /// the one given.
     fn add_text(
         &mut self,
         line: usize,
@@ -170,28 +180,23 @@ impl Findings {
                 return Ok(());
             }
         };
+        let name = value.get("schema").and_then(Value::as_str);
+        let known = SCHEMAS.iter().find(|(known, _)| Some(*known) == name);
         let named;
-        let schema = match schema {
-            Some(schema) => schema,
-            None => {
-                let name = value
-                    .get("schema")
-                    .and_then(Value::as_str)
-                    .unwrap_or_default();
-                let Some((_, text)) = SCHEMAS.iter().find(|(known, _)| *known == name) else {
-                    let known: Vec<&str> = SCHEMAS.iter().map(|(known, _)| *known).collect();
-                    let problem = format!("must be one of {}", known.join(", "));
-                    self.add(
-                        line,
-                        vec![Problem {
-                            key: "schema".to_owned(),
-                            message: problem,
-                        }],
-                    );
-                    return Ok(());
-                };
+        let schema = match (schema, known) {
+            // Lines are records, unless they say that they are something else.
+            (Some(schema), None) => schema,
+            (Some(schema), Some((name, _))) if *name == SCHEMAS[0].0 => schema,
+            (_, Some((_, text))) => {
                 named = Schema::parse(text)?;
                 &named
+            }
+            (None, None) => {
+                let known: Vec<&str> = SCHEMAS.iter().map(|(known, _)| *known).collect();
+                let message = format!("must be one of {}", known.join(", "));
+                let key = "schema".to_owned();
+                self.add(line, vec![Problem { key, message }]);
+                return Ok(());
             }
         };
         self.add(line, schema.check(&value));

@@ -6,7 +6,7 @@ use crate::engine::{EngineError, Selected, StopReason};
 use crate::sampling::top_n_into;
 use crate::tokenizer::TokenId;
 use crate::trace::checksum::Checksums;
-use crate::trace::{TraceHeader, TraceWriter};
+use crate::trace::{REQUIRED_KEYS, TraceHeader, TraceWriter};
 
 /// Keeps nothing unless the run is observed.
 pub struct Record {
@@ -25,6 +25,8 @@ fn header(own: &TraceHeader, run: &Run) -> TraceHeader {
             "model_sha256" => &mut header.model_sha256,
             "workload_id" => &mut header.workload_id,
             "lane" => &mut header.lane,
+            // What the engine says of itself stands.
+            own if REQUIRED_KEYS.contains(&own) => continue,
             _ => {
                 header.more.push((key.clone(), value.clone()));
                 continue;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::manifest::FULL;
-use super::{ModelEntry, Workload, WorkloadError, models, prompt};
+use super::{ModelEntry, Workload, WorkloadError, models, read_prompt};
 
 /// Where the library is; to be flattened into a command's arguments.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -28,6 +28,14 @@ pub struct Library {
 }
 
 impl LibraryArgs {
+    /// The folder of the library, unread.
+    ///
+    /// # Errors
+    /// [`WorkloadError::NoLibrary`].
+    pub fn folder(&self) -> Result<PathBuf, WorkloadError> {
+        folder(self.benchdata.as_deref())
+    }
+
     /// Reads the library these arguments name.
     ///
     /// # Errors
@@ -49,10 +57,7 @@ impl Library {
     /// # Errors
     /// [`WorkloadError`] of the first file, by name, that cannot be used.
     pub fn open(root: Option<&Path>) -> Result<Library, WorkloadError> {
-        let root = match root {
-            Some(root) => root.to_owned(),
-            None => find()?,
-        };
+        let root = folder(root)?;
         let models = models::read(&root.join("models.json"))?;
         let mut workloads = Vec::new();
         for path in manifests(&root.join("workloads"))? {
@@ -118,6 +123,19 @@ impl Library {
         })
     }
 
+    /// A workload by id.
+    ///
+    /// # Errors
+    /// [`WorkloadError::Unknown`].
+    pub fn workload(&self, id: &str) -> Result<&Workload, WorkloadError> {
+        let found = self.workloads.iter().find(|workload| workload.id == id);
+        found.ok_or_else(|| WorkloadError::Unknown {
+            what: "workload",
+            asked: id.to_owned(),
+            known: self.workloads.iter().map(|one| one.id.clone()).collect(),
+        })
+    }
+
     /// The names of all suites, `full` among them.
     #[must_use]
     pub fn suites(&self) -> Vec<String> {
@@ -133,8 +151,13 @@ impl Library {
     /// # Errors
     /// [`WorkloadError::Read`].
     pub fn prompt(&self, workload: &Workload) -> Result<String, WorkloadError> {
-        prompt::read(&self.root.join("prompts").join(&workload.prompt))
+        read_prompt(&self.root.join("prompts").join(&workload.prompt))
     }
+}
+
+/// The folder that is named, or the one that is there.
+fn folder(named: Option<&Path>) -> Result<PathBuf, WorkloadError> {
+    named.map_or_else(find, |root| Ok(root.to_owned()))
 }
 
 fn find() -> Result<PathBuf, WorkloadError> {

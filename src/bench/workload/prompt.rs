@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::document::read_text;
-use super::{Formatter, Workload, WorkloadError};
+use super::{Formatter, WorkloadError};
 use crate::chat::{ChatTemplate, Message, RenderOptions, needs_bos};
 use crate::gguf::Gguf;
 use crate::tokenizer::{EncodeOptions, TokenId, Tokenizer};
@@ -40,19 +40,25 @@ impl ModelText {
     }
 
     /// The text to feed, ready for [`protocol::Run::text`](crate::bench::protocol::Run::text): a
-    /// beginning-of-sequence token that the tokenizer adds by itself is not in it.
+    /// beginning-of-sequence token that the tokenizer adds by itself is not in it. `workload` names
+    /// it in errors.
     ///
     /// # Errors
     /// [`WorkloadError::NoTemplate`], [`WorkloadError::Chat`].
-    pub fn format(&self, workload: &Workload, prompt: &str) -> Result<String, WorkloadError> {
-        if workload.formatter == Formatter::Raw {
+    pub fn format(
+        &self,
+        formatter: Formatter,
+        prompt: &str,
+        workload: &str,
+    ) -> Result<String, WorkloadError> {
+        if formatter == Formatter::Raw {
             return Ok(prompt.to_owned());
         }
         let source = self
             .template
             .as_ref()
             .ok_or_else(|| WorkloadError::NoTemplate {
-                id: workload.id.clone(),
+                id: workload.to_owned(),
                 path: self.path.clone(),
             })?;
         let bos = self.piece(self.tokenizer.bos());
@@ -91,7 +97,10 @@ impl ModelText {
 }
 
 /// A prompt's text. The newline that ends its last line is the file's, not the prompt's.
-pub(super) fn read(path: &Path) -> Result<String, WorkloadError> {
+///
+/// # Errors
+/// [`WorkloadError::Read`].
+pub fn read_prompt(path: &Path) -> Result<String, WorkloadError> {
     let mut text = read_text(path, MAX_BYTES)?;
     if text.ends_with('\n') {
         text.pop();

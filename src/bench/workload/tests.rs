@@ -421,14 +421,19 @@ fn a_template_makes_one_turn_that_opens_the_answer() {
     let id = "smollm2_135m_single_user_hello_max_tokens_10_v1";
     let workload = library.workloads().iter().find(|w| w.id == id).unwrap();
     let text = ModelText::read(&vocabulary("SmolLM2-135M-Instruct.Q4_1.gguf")).unwrap();
-    let formatted = text.format(workload, "hello").unwrap();
+    let formatted = text
+        .format(workload.formatter, "hello", &workload.id)
+        .unwrap();
     assert!(
         formatted.ends_with("<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"),
         "{formatted}"
     );
     let base = ModelText::read(&vocabulary("gemma-3-270m-Q4_K_M.gguf")).unwrap();
     assert!(!base.has_template());
-    let error = base.format(workload, "hello").unwrap_err().to_string();
+    let error = base
+        .format(workload.formatter, "hello", &workload.id)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("has no chat template") && error.contains(id),
         "{error}"
@@ -437,5 +442,8 @@ fn a_template_makes_one_turn_that_opens_the_answer() {
         formatter: Formatter::Raw,
         ..workload.clone()
     };
-    assert_eq!(base.format(&raw, "hello").unwrap(), "hello");
+    assert_eq!(
+        base.format(raw.formatter, "hello", &raw.id).unwrap(),
+        "hello"
+    );
 }

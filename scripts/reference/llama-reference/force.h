@@ -1,0 +1,6 @@
+// Given tokens in place of chosen ones (teacher forcing).
+#pragma once
+
+#include "engine.h"
+
+Json force(Engine & engine, const Fields & request);
