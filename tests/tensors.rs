@@ -312,9 +312,9 @@ fn points_mean_what_they_mean_to_the_oracle() {
                 size += exact * exact;
             }
             let off = (difference / size).sqrt();
-            // Up to the values of the first layer, nothing has passed the cache.
+            // Up to the values of the first layer nothing has passed the cache, which is in f16.
             let exact = tensor.layer.unwrap_or_default() == 0 && tensor.point <= Point::Value;
-            let most = if exact { 1e-6 } else { 1e-3 };
+            let most = if exact { 1e-6 } else { 4e-3 };
             assert!(off < most, "{family}: {place:?} is off by {off:e}");
         };
         oracle

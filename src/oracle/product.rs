@@ -48,9 +48,10 @@ fn tiles(vectors: &[Vec<f64>], len: usize) -> Vec<Tile> {
 fn pair_times(rows: [&[f64]; PAIR], tile: &Tile) -> [[f64; TILE]; PAIR] {
     let mut sums = [[0.0; TILE]; PAIR];
     for ((a, b), x) in rows[0].iter().zip(rows[1]).zip(tile) {
-        for i in 0..TILE {
-            sums[0][i] += a * x[i];
-            sums[1][i] += b * x[i];
+        for (weight, sums) in [a, b].into_iter().zip(&mut sums) {
+            for (sum, x) in sums.iter_mut().zip(x) {
+                *sum += weight * x;
+            }
         }
     }
     sums
