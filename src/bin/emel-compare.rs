@@ -42,9 +42,12 @@ fn main() {
 
 fn dispatch(command: Command) -> Result<Exit, CompareError> {
     match command {
-        Command::Traces(args) => args.show.finish(&traces::run(&args)?),
-        Command::Records(args) => args.show.finish(&records::run(&args)?),
-        Command::Run(args) => args.show.finish(&run::run(&args)?),
+        Command::Traces(args) => args.show.finish(&traces::run(&args)?, None),
+        Command::Records(args) => args.show.finish(&records::run(&args)?, None),
+        Command::Run(args) => {
+            let plot = args.show.begin_plot()?;
+            args.show.finish(&run::run(&args)?, plot)
+        }
         Command::Determinism(args) => args.show.finish_matrix(&determinism::run(&args)?),
         Command::Worker => Ok(worker::run().map(|()| Exit::Done)?),
     }

@@ -135,8 +135,11 @@ mod tests {
     use super::super::text::tests::{A, AB, B, C, THE, vocabulary};
     use super::*;
 
-    fn trace(tokens: &[(u32, f32, &[(u32, f32)])], stop: &str) -> Trace {
-        let token = |&(id, logit, next): &(u32, f32, &[(u32, f32)])| TraceToken {
+    /// Id and logit, and those of the runners-up.
+    type Token<'a> = (u32, f32, &'a [(u32, f32)]);
+
+    fn trace(tokens: &[Token<'_>], stop: &str) -> Trace {
+        let token = |&(id, logit, next): &Token<'_>| TraceToken {
             id,
             logit,
             next: next.to_vec(),

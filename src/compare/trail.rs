@@ -74,10 +74,11 @@ pub fn defect(rows: &[TensorRow], noise: f64, labels: [&str; 2]) -> Option<Defec
         let errors = [row.a_error, row.b_error];
         if let [Some(a), Some(b)] = errors {
             for (who, [own, other]) in [[a, b], [b, a]].into_iter().enumerate() {
-                // Written so that NaN is a leap.
+                // Written so that NaN is a leap, and far from everything.
                 let sound = |error: f64, who: usize| error < LEAP * worst[who].max(noise);
                 let leaps = !sound(own, who) && sound(other, 1 - who);
-                if leaps && !(own < APART * other) {
+                let is_apart = own >= APART * other || own.is_nan();
+                if leaps && is_apart {
                     return Some(Defect {
                         engine: labels[who].to_owned(),
                         layer: row.layer,

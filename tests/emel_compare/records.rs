@@ -207,7 +207,8 @@ fn two_files() {
 fn what_records_state_is_part_of_the_contract() {
     let place = Place::new();
     let (ours, theirs) = (Stream::of("emel", &[A]), Stream::of("llama.cpp", &[A]));
-    let changes: [(&str, fn(&mut Generation)); 5] = [
+    type Change = (&'static str, fn(&mut Generation));
+    let changes: [Change; 5] = [
         ("formatter", |record| {
             record.formatter = "template".to_owned()
         }),

@@ -215,7 +215,9 @@ fn prompts_are_compared_first_and_blamed() {
 #[test]
 fn stops_that_are_seen_late_are_the_stop_rule() {
     let place = Place::new();
-    let cases: [(&[u32], &str, &[u32], &str, &str); 4] = [
+    // Our tokens and stop, theirs, and what the evidence says.
+    type Case<'a> = (&'a [u32], &'a str, &'a [u32], &'a str, &'a str);
+    let cases: [Case<'_>; 4] = [
         (
             &[A, B],
             "stop_string",

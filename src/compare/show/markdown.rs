@@ -9,10 +9,12 @@ pub fn render(page: &Page) -> String {
     let mut out = String::new();
     let mut last_is_line = false;
     for block in &page.0 {
-        if !out.is_empty() && !(last_is_line && matches!(block, Block::Line(_))) {
+        let is_line = matches!(block, Block::Line(_));
+        let goes_on = last_is_line && is_line;
+        if !out.is_empty() && !goes_on {
             out.push('\n');
         }
-        last_is_line = matches!(block, Block::Line(_));
+        last_is_line = is_line;
         match block {
             Block::Title(line) => out += &format!("# {}\n", spans(line)),
             Block::Section(line) => out += &format!("## {}\n", spans(line)),

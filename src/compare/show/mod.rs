@@ -100,16 +100,24 @@ impl ShowArgs {
         }
     }
 
-    /// Prints the report, draws its plot, and tells how the program ends.
+    /// Begins the plot's file: that it cannot be written is said before the work, not after it.
+    ///
+    /// # Errors
+    /// [`CompareError::Output`].
+    pub fn begin_plot(&self) -> Result<Option<AtomicFile>, CompareError> {
+        Ok(self.plot.as_deref().map(AtomicFile::create).transpose()?)
+    }
+
+    /// Prints the report, draws it into the file that [`ShowArgs::begin_plot`] has begun, and tells
+    /// how the program ends.
     ///
     /// # Errors
     /// [`CompareError::Streams`], [`CompareError::Output`], [`CompareError::NothingToPlot`].
-    pub fn finish(&self, report: &Report) -> Result<Exit, CompareError> {
+    pub fn finish(&self, report: &Report, plot: Option<AtomicFile>) -> Result<Exit, CompareError> {
         print(report, &self.options())?;
-        if let Some(path) = &self.plot {
+        if let Some(mut file) = plot {
             let none = CompareError::NothingToPlot("no stream was replayed");
             let picture = svg::draw(report).ok_or(none)?;
-            let mut file = AtomicFile::create(path)?;
             file.write(picture.as_bytes())?;
             file.commit()?;
         }

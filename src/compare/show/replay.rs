@@ -17,7 +17,11 @@ pub fn all(replay: &Replay, page: &mut Page) {
     let positions = count(replay.positions, "position");
     let what = format!(": {positions} (KL in nats; Δ: the largest difference of two logits)");
     page.push(Block::Section(line.plain(&what)));
-    page.push(Block::Table(table(replay)));
+    let groups = groups(&replay.engines);
+    page.push(Block::Table(table(&groups)));
+    for line in groups.iter().filter_map(Group::explained) {
+        page.push(Block::Line(line));
+    }
     let lost = replay.engines.iter().filter_map(|engine| {
         let error = engine.error.as_ref()?;
         let line = Rich::default().name(&engine.label).plain(" was left out: ");
@@ -42,7 +46,7 @@ pub fn all(replay: &Replay, page: &mut Page) {
         }
     }
     for split in replay.splits.iter().take(SPLITS) {
-        show_split(split, page);
+        show_split(split, &groups, page);
     }
     if replay.splits.len() > SPLITS {
         let more = replay.splits.len() - SPLITS;
@@ -66,8 +70,54 @@ pub fn marks(replay: &Replay) -> Vec<usize> {
     marks
 }
 
+/// Engines that nothing tells apart: their options do not change a bit here.
+struct Group<'a> {
+    first: &'a Replayed,
+    others: Vec<&'a str>,
+}
+
+impl Group<'_> {
+    /// The first one's label, and how many others are the same.
+    fn name(&self) -> Rich {
+        let name = Rich::default().name(&self.first.label);
+        match self.others.len() {
+            0 => name,
+            n => name.plain(&format!(" +{n}")),
+        }
+    }
+
+    /// Who the others are.
+    fn explained(&self) -> Option<Rich> {
+        let (first, others) = self.others.split_first()?;
+        let line = self.name().plain(": the same numbers as ").name(first);
+        let add = |line: Rich, label: &&str| line.plain(", ").name(label);
+        Some(others.iter().fold(line, add))
+    }
+
+    fn has(&self, one: &Replayed) -> bool {
+        let first = self.first;
+        let both_heard = first.to_emel.is_some() && first.error.is_none() && one.error.is_none();
+        let part_alike = (first.first_split, first.cause) == (one.first_split, one.cause);
+        both_heard && part_alike && first.to_emel == one.to_emel && first.to_oracle == one.to_oracle
+    }
+}
+
+fn groups(engines: &[Replayed]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for one in engines {
+        match groups.iter_mut().find(|group| group.has(one)) {
+            Some(group) => group.others.push(&one.label),
+            None => groups.push(Group {
+                first: one,
+                others: Vec::new(),
+            }),
+        }
+    }
+    groups
+}
+
 /// A row for each engine and each that it is compared with.
-fn table(replay: &Replay) -> Sheet {
+fn table(groups: &[Group<'_>]) -> Sheet {
     let mut sheet = Sheet::new(
         &["engine", "parts at", "cause", "against"],
         &[
@@ -80,13 +130,14 @@ fn table(replay: &Replay) -> Sheet {
             "Δ worst",
         ],
     );
-    for engine in &replay.engines {
+    for group in groups {
+        let engine = group.first;
         let mut rows = agreements(engine);
         rows.resize(rows.len().max(1), Vec::new());
         for (at, row) in rows.into_iter().enumerate() {
             let mut cells = match at {
                 0 => vec![
-                    Rich::default().name(&engine.label),
+                    group.name(),
                     parts_at(engine),
                     engine.cause.map_or("".into(), |cause| cause.name().into()),
                 ],
@@ -131,8 +182,8 @@ fn agreements(engine: &Replayed) -> Vec<Vec<Rich>> {
     all.into_iter().filter_map(row).collect()
 }
 
-/// What each engine makes of the two candidates.
-fn show_split(split: &Split, page: &mut Page) {
+/// What each engine makes of the two candidates; a row stands for its whole group.
+fn show_split(split: &Split, groups: &[Group<'_>], page: &mut Page) {
     let line = Rich::default().plain(&format!("token {}: ", split.index));
     let line = piece(&split.a, line).plain(" or ");
     let mut line = piece(&split.b, line).plain(", as ");
@@ -153,8 +204,15 @@ fn show_split(split: &Split, page: &mut Page) {
         "KL to oracle",
     ];
     let mut sheet = Sheet::new(&["engine", "chooses"], &titles);
-    let rows = split.views.iter().chain(&split.oracle);
-    sheet.rows = rows.map(view).collect();
+    let rows = split.views.iter().filter_map(|of| {
+        let mut groups = groups.iter();
+        let group = groups.find(|group| group.first.label == of.label)?;
+        Some(view(group.name(), of))
+    });
+    sheet.rows = rows.collect();
+    let oracle = split.oracle.iter();
+    let oracle = oracle.map(|of| view(Rich::default().name(&of.label), of));
+    sheet.rows.extend(oracle);
     page.push(Block::Table(sheet));
     let mut sentences = Vec::new();
     if let Some(spread) = split.spread {
@@ -178,7 +236,7 @@ fn show_split(split: &Split, page: &mut Page) {
     }
 }
 
-fn view(view: &View) -> Vec<Rich> {
+fn view(name: Rich, view: &View) -> Vec<Rich> {
     let numbers = [
         short(view.logit_a),
         short(view.logit_b),
@@ -186,10 +244,64 @@ fn view(view: &View) -> Vec<Rich> {
         signed(view.probability_margin),
         or_dash(view.kl_to_oracle),
     ];
-    let mut cells = vec![
-        Rich::default().name(&view.label),
-        piece(&view.top, Rich::default()),
-    ];
+    let mut cells = vec![name, piece(&view.top, Rich::default())];
     cells.extend(numbers.iter().map(|number| number.as_str().into()));
     cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::report::Cause;
+
+    #[test]
+    fn engines_with_the_same_numbers_are_one_row() {
+        let one = |label: &str, disagreements| Replayed {
+            label: label.to_owned(),
+            to_emel: Some(Agreement {
+                disagreements,
+                ..Agreement::default()
+            }),
+            ..Replayed::default()
+        };
+        let emel = |label: &str| Replayed {
+            to_emel: None,
+            ..one(label, 0)
+        };
+        let parting = Replayed {
+            cause: Some(Cause::NearTie),
+            ..one("e", 1)
+        };
+        let failed = Replayed {
+            error: Some("it crashed".to_owned()),
+            ..one("f", 1)
+        };
+        let all = [
+            emel("emel"),
+            emel("twin"),
+            one("a", 1),
+            one("b", 2),
+            one("c", 1),
+            one("d", 1),
+            parting,
+            failed,
+        ];
+        let groups = groups(&all);
+        let found: Vec<(&str, &[&str])> = groups
+            .iter()
+            .map(|group| (&*group.first.label, &*group.others))
+            .collect();
+        let none: &[&str] = &[];
+        assert_eq!(
+            found,
+            [
+                ("emel", none),
+                ("twin", none),
+                ("a", &["c", "d"]),
+                ("b", none),
+                ("e", none),
+                ("f", none),
+            ]
+        );
+    }
 }

@@ -45,9 +45,10 @@ impl Scale {
         }
         let decades = (self.high / self.low).log10();
         let above = (value / self.low).log10();
-        match decades > 0.0 {
+        let share = (above / decades).clamp(0.0, 1.0);
+        match decades > 0.0 && !share.is_nan() {
+            true => share,
             // NaN ends up at the head: something is wrong there.
-            true => (above / decades).min(1.0).max(0.0),
             false => 1.0,
         }
     }

@@ -31,15 +31,10 @@ pub fn draw(report: &Report) -> Option<String> {
     svg.begin(&format!("{a} and {b} over the stream of {}", replay.stream));
     svg.positions();
     svg.splits(replay);
-    let series: [(&str, fn(&Position) -> f64); 2] = [
-        ("largest logit difference", |position| {
-            position.max_difference
-        }),
-        ("KL divergence, nats", |position| position.kl),
-    ];
-    for (at, (name, value)) in series.into_iter().enumerate() {
-        svg.series(at, name, &replay.trail, value);
-    }
+    svg.series(0, "largest logit difference", &replay.trail, |one| {
+        one.max_difference
+    });
+    svg.series(1, "KL divergence, nats", &replay.trail, |one| one.kl);
     svg.disagreements(&replay.trail);
     svg.put("</svg>\n");
     Some(svg.text)
