@@ -90,9 +90,8 @@ main() {
   ensure_rust
   cd "$ROOT"
   say "building emel-bench"
-  cargo build --release --locked --bin emel-bench
-  bench="$(cargo metadata --format-version 1 --no-deps --locked |
-    python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')/release/emel-bench"
+  build_program emel-bench
+  bench="$built"
   "$ROOT/scripts/reference/build.sh" llama.cpp >/dev/null
   obtain_models
   mkdir -p "$RESULTS"

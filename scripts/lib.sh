@@ -60,6 +60,13 @@ ensure_rust() {
   rust_is_new_enough || die "Rust is too old, and Debian's is no newer: install a current one"
 }
 
+# Builds one of this tree's programs and puts its path in `built`.
+build_program() {
+  cargo build --release --locked --bin "$1"
+  built="$(cargo metadata --format-version 1 --no-deps --locked |
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')/release/$1"
+}
+
 # A C++ compiler, CMake and Ninja; the last two, where no package manager brings them, through pip
 # into a folder of ours.
 ensure_cxx() {

@@ -54,9 +54,8 @@ main() {
   ensure_rust
   cd "$ROOT"
   say "building emel-compare"
-  cargo build --release --locked --bin emel-compare
-  compare="$(cargo metadata --format-version 1 --no-deps --locked |
-    python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')/release/emel-compare"
+  build_program emel-compare
+  compare="$built"
   "$ROOT/scripts/reference/build.sh" llama.cpp >/dev/null
   "$ROOT/scripts/fetch_models.sh" smollm2-135m gemma3-270m
   mkdir -p "$RESULTS"

@@ -30,7 +30,7 @@ main() {
     usage >&2
     exit 2
   fi
-  local prompt="${1:-$DEFAULT_PROMPT}" models target
+  local prompt="${1:-$DEFAULT_PROMPT}" models
   ensure_system
   ensure_rust
   models="$(realpath -m -- "${EMEL_MODELS_DIR:-$ROOT/models}")"
@@ -38,10 +38,8 @@ main() {
 
   say "building (the first time takes a minute or two)"
   cd "$ROOT"
-  cargo build --release --locked --bin emel-run
-  target="$(cargo metadata --format-version 1 --no-deps --locked |
-    python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')"
-  local run="$target/release/emel-run"
+  build_program emel-run
+  local run="$built"
 
   say "asking: $prompt"
   "$run" -m "$models/$MODEL" -cnv -st -n 300 --temp 0.2 --seed 1 -p "$prompt" --no-escape

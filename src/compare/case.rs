@@ -7,11 +7,10 @@ use super::report::Subject;
 use super::stages::Stages;
 use crate::bench::protocol::StopRule;
 use crate::bench::workload::{
-    Formatter, LibraryArgs, ModelText, Sampling, cache_folder, read_prompt, sha256_cached,
+    Formatter, LibraryArgs, ModelText, Sampling, cache_folder, needed_context, read_prompt,
+    sha256_cached,
 };
-
-/// Contexts are a multiple of this.
-const CONTEXT_STEP: usize = 256;
+use crate::tokenizer::Tokenizer;
 
 /// Model and prompt, or a workload of the library.
 #[derive(Clone, Debug, clap::Args)]
@@ -80,16 +79,13 @@ pub struct Case {
     pub sampling: Sampling,
 }
 
-/// How much of a prompt a report shows, in characters.
-const PROMPT_SHOWN: usize = 200;
-
 impl Case {
     /// The case, for a report.
     pub fn subject(&self, prompt_tokens: usize) -> Subject {
         Subject {
             model: self.model.display().to_string(),
             model_sha256: self.model_sha256.clone(),
-            prompt_text: Some(self.text.chars().take(PROMPT_SHOWN).collect()),
+            prompt_text: Some(Subject::beginning(&self.text)),
             prompt_tokens,
             max_tokens: self.max_tokens,
         }
@@ -97,11 +93,11 @@ impl Case {
 }
 
 impl CaseArgs {
-    /// Finds the model, reads its digest and formats the prompt.
+    /// Finds the model, reads its digest and formats the prompt; with the model's vocabulary.
     ///
     /// # Errors
     /// [`CompareError`].
-    pub fn prepare(&self, stages: &Stages) -> Result<Case, CompareError> {
+    pub fn prepare(&self, stages: &Stages) -> Result<(Case, Tokenizer), CompareError> {
         let case = match &self.workload {
             Some(id) => self.of_workload(id, stages)?,
             None => self.of_flags(stages)?,
@@ -110,7 +106,7 @@ impl CaseArgs {
         let text = reader.format(case.formatter, &case.text, &case.workload_id)?;
         let counted = reader.count(&text);
         let n_prompt = case.prompt_tokens.map_or(counted, |most| most.min(counted));
-        let needed = (n_prompt + case.max_tokens).next_multiple_of(CONTEXT_STEP);
+        let needed = needed_context(n_prompt, case.max_tokens);
         let n_ctx = self.ctx_size.map_or(case.n_ctx.max(needed), |n| n as usize);
         if n_prompt == 0 {
             return Err(CompareError::Usage(
@@ -122,11 +118,12 @@ impl CaseArgs {
                 "the prompt has {n_prompt} tokens, the context {n_ctx}: allow more with -c"
             )));
         }
-        Ok(Case {
+        let case = Case {
             text,
             n_ctx,
             ..case
-        })
+        };
+        Ok((case, reader.into_tokenizer()))
     }
 
     fn of_workload(&self, id: &str, stages: &Stages) -> Result<Case, CompareError> {

@@ -8,7 +8,7 @@ use emel_kernels::Level;
 use serde::Serialize;
 
 use super::case::{Case, CaseArgs};
-use super::engines::{EngineArgs, options};
+use super::engines::EngineArgs;
 use super::error::CompareError;
 use super::free;
 use super::report::Subject;
@@ -16,6 +16,7 @@ use super::show::ShowArgs;
 use super::stages::Stages;
 use crate::bench::backend::{Contender, N_UBATCH};
 use crate::bench::protocol::Ran;
+use crate::bench::worker::named_options;
 use crate::cli::exit::Exit;
 use crate::cli::interrupt::Interrupt;
 use crate::engine::Route;
@@ -104,7 +105,7 @@ fn ways(emel: &Contender, lanes: usize, full: bool) -> Vec<Contender> {
                             threads,
                             threads_batch: threads,
                             n_ubatch,
-                            options: options(level.name(), route),
+                            options: named_options(level.name(), route),
                             ..emel.clone()
                         });
                     }
@@ -124,7 +125,7 @@ pub fn run(args: &DeterminismArgs) -> Result<Matrix, CompareError> {
     let interrupt = Interrupt::install().map_err(CompareError::Streams)?;
     let stages = Stages::new(&interrupt);
     let engines = args.engines.engines(&args.case.library)?;
-    let case = args.case.prepare(&stages)?;
+    let (case, _) = args.case.prepare(&stages)?;
     let mut contenders = ways(&engines.emel, engines.emel.threads, args.full);
     // Once more the same: every run has a process of its own.
     contenders.push(engines.emel.clone());

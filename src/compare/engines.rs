@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
-
 use super::error::CompareError;
 use crate::bench::backend::{BackendConfig, BackendManifest, Contender, Place};
 use crate::bench::machine_info::MachineInfo;
 use crate::bench::run::place;
-use crate::bench::worker::{level_name, route_name};
+use crate::bench::worker::{level_name, named_options, route_name};
 use crate::bench::workload::LibraryArgs;
 
 /// The engines of a comparison.
@@ -67,13 +65,6 @@ impl Engines {
     }
 }
 
-/// EMEL's options.
-pub fn options(isa: &str, route: &str) -> Map<String, Value> {
-    let pairs = [("isa", isa), ("route", route)];
-    let pairs = pairs.map(|(name, value)| (name.to_owned(), Value::from(value)));
-    pairs.into_iter().collect()
-}
-
 impl EngineArgs {
     /// Threads of every engine.
     pub fn lanes(&self, machine: &MachineInfo) -> usize {
@@ -115,7 +106,7 @@ impl EngineArgs {
             references.push(configs.into_iter().map(of).collect());
         }
         Ok(Engines {
-            emel: Contender::emel(&place, threads, options(&self.isa, &self.route)),
+            emel: Contender::emel(&place, threads, named_options(&self.isa, &self.route)),
             references,
         })
     }

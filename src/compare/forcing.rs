@@ -4,6 +4,7 @@ use super::error::CompareError;
 use super::scratch::{Scratch, read_all};
 use crate::bench::backend::Backend;
 use crate::bench::protocol::{Force, Forced, Request};
+use crate::trace::Trace;
 
 /// Steps between two signs of life.
 const CHUNK: usize = 16;
@@ -18,6 +19,23 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// What a run was asked, and what it chose.
+    pub fn of(trace: &Trace) -> Self {
+        let tokens = trace.tokens.iter().map(|token| token.id);
+        Stream {
+            ids: trace.prompt.iter().copied().chain(tokens).collect(),
+            prompt: trace.prompt.len(),
+        }
+    }
+
+    /// Whether the position `index` is on this stream, and comes after the same tokens as on the
+    /// other.
+    pub fn goes_along(&self, other: &Stream, index: usize) -> bool {
+        let is_on = |stream: &Stream| index < stream.positions();
+        let same = self.prompt == other.prompt && is_on(self) && is_on(other);
+        same && self.upto(index) == other.upto(index)
+    }
+
     /// Positions whose logits choose a token of the stream: one a token after the prompt.
     pub fn positions(&self) -> usize {
         self.ids.len() - self.prompt
@@ -115,6 +133,19 @@ fn take(forced: &Forced, mut values: &[f32]) -> Option<Vec<Told>> {
 mod tests {
     use super::*;
     use crate::bench::protocol::TensorPlace;
+
+    #[test]
+    fn a_position_counts_where_the_stream_goes_along() {
+        let stream = |ids: &[u32]| Stream {
+            ids: ids.to_vec(),
+            prompt: 2,
+        };
+        let emel = stream(&[1, 2, 5, 6, 7]);
+        assert!(stream(&[1, 2, 5, 6, 7]).goes_along(&emel, 2));
+        assert!(stream(&[1, 2, 5, 9, 7]).goes_along(&emel, 1));
+        assert!(!stream(&[1, 2, 5, 9, 7]).goes_along(&emel, 2));
+        assert!(!stream(&[1, 2, 5]).goes_along(&emel, 1));
+    }
 
     #[test]
     fn tensors_are_cut_from_the_file_in_order() {

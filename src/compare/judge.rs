@@ -9,11 +9,8 @@ use super::trail::Exact;
 use crate::gguf::Gguf;
 use crate::gguf::TensorType;
 use crate::model::{self, Model};
-use crate::oracle::{Oracle, Want};
+use crate::oracle::{BATCH, Oracle, Want};
 use std::path::Path;
-
-/// Tokens between two signs of life.
-const CHUNK: usize = 64;
 
 /// What the oracle said.
 pub struct Judgement {
@@ -79,9 +76,10 @@ pub fn judge(
     let place = |position: usize| stream.prompt + position - 1;
     let watched = tensors_at.map(place);
     let stage = stages.begin("the oracle", ids.len());
-    for (at, chunk) in ids.chunks(CHUNK).enumerate() {
+    // A batch at a time, so that no weight is decoded more often than in one call.
+    for (at, chunk) in ids.chunks(BATCH).enumerate() {
         stages.check()?;
-        let first = at * CHUNK;
+        let first = at * BATCH;
         let places = positions.iter().map(|&position| place(position));
         let wanted: Vec<usize> = places
             .filter(|place| (first..first + chunk.len()).contains(place))

@@ -48,23 +48,11 @@ impl Named {
             engine_version: self.trace.header.engine_version.clone(),
             tokens: ids.len(),
             stop: self.trace.stop.clone(),
-            ids_checksum: ids_checksum(&ids).to_string(),
-            text_checksum: text.as_ref().map(|text| {
-                let mut sum = Fnv64::new();
-                sum.update(text);
-                sum.to_string()
-            }),
+            ids_checksum: Fnv64::of_ids(&ids).to_string(),
+            text_checksum: text.as_ref().map(|text| Fnv64::of(text).to_string()),
             text_bytes: text.as_ref().map(Vec::len),
         }
     }
-}
-
-/// The checksum over ids that records hold.
-#[must_use]
-pub fn ids_checksum(ids: &[u32]) -> Fnv64 {
-    let mut sum = Fnv64::new();
-    ids.iter().for_each(|id| sum.update(&id.to_le_bytes()));
-    sum
 }
 
 /// Compares two finished streams: contracts first, then prompts, then tokens. `context` tokens

@@ -9,13 +9,14 @@ use std::path::{Component, Path, PathBuf};
 
 use super::contract::Contract;
 use super::error::CompareError;
-use super::pair::{Named, compare, ids_checksum};
-use super::report::{Pair, Report, Side, Verdict};
+use super::pair::{Named, compare};
+use super::report::{Pair, Report, Side};
 use super::show::ShowArgs;
 use super::vocabulary::{Vocabulary, VocabularyArgs, absent};
 use crate::bench::records::read::for_each_line;
 use crate::bench::records::{Generation, Hex64, Record, RecordError, Status, parse_line};
 use crate::trace::Trace;
+use crate::trace::checksum::Fnv64;
 
 /// Finished records, with the traces beside them.
 #[derive(Clone, Debug, clap::Args)]
@@ -206,7 +207,7 @@ impl Entry<'_> {
 
     /// Whether the trace is of the run that was recorded.
     fn belongs(&self, trace: &Trace, path: &Path) -> Result<(), CompareError> {
-        let sum = |ids: &[u32]| ids_checksum(ids).to_string();
+        let sum = |ids: &[u32]| Fnv64::of_ids(ids).to_string();
         let stated = |sum: Option<Hex64>| sum.map(|sum| sum.to_string());
         let record = &self.record;
         let contract = Contract::of_header(&trace.header);
@@ -314,31 +315,13 @@ fn compare_group(
                     Stream::Whole(_) => None,
                 });
                 let errors: Vec<&str> = errors.collect();
-                failed(
-                    first.side(group),
-                    other.side(group),
-                    first,
-                    errors.join("; "),
-                )
+                let (a, b) = (first.side(group), other.side(group));
+                let (workload, lane) = (&first.record.workload_id, &first.record.lane);
+                Pair::failed(workload, lane, a, b, errors.join("; "))
             }
         });
     }
     Ok(pairs)
-}
-
-fn failed(a: Side, b: Side, entry: &Entry<'_>, error: String) -> Pair {
-    Pair {
-        workload_id: entry.record.workload_id.clone(),
-        lane: entry.record.lane.clone(),
-        a,
-        b,
-        verdict: Verdict::Error,
-        differs: None,
-        prompt: None,
-        drift: None,
-        finding: None,
-        error: Some(error),
-    }
 }
 
 /// The vocabularies of the records' models, each read once.

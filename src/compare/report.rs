@@ -109,6 +109,17 @@ pub struct Subject {
     pub max_tokens: usize,
 }
 
+/// Characters of a prompt that a report shows.
+const PROMPT_SHOWN: usize = 200;
+
+impl Subject {
+    /// As much of a prompt's text as a report shows.
+    #[must_use]
+    pub fn beginning(text: &str) -> String {
+        text.chars().take(PROMPT_SHOWN).collect()
+    }
+}
+
 /// Two streams.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pair {
@@ -132,6 +143,25 @@ pub struct Pair {
     pub finding: Option<Finding>,
     /// Why there is nothing to compare.
     pub error: Option<String>,
+}
+
+impl Pair {
+    /// Two streams of which at least one is none, with the reason.
+    #[must_use]
+    pub fn failed(workload_id: &str, lane: &str, a: Side, b: Side, error: String) -> Self {
+        Pair {
+            workload_id: workload_id.to_owned(),
+            lane: lane.to_owned(),
+            a,
+            b,
+            verdict: Verdict::Error,
+            differs: None,
+            prompt: None,
+            drift: None,
+            finding: None,
+            error: Some(error),
+        }
+    }
 }
 
 /// One stream.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::case::{Case, CaseArgs};
 use super::cause;
-use super::engines::{EngineArgs, Engines};
+use super::engines::EngineArgs;
 use super::error::CompareError;
 use super::forcing::Stream;
 use super::free;
@@ -15,10 +15,10 @@ use super::report::{Cause, Finding, Pair, Piece, Replay, Report, Side, TensorTra
 use super::scratch::Scratch;
 use super::show::ShowArgs;
 use super::stages::Stages;
+use super::text::shared;
 use super::trail;
 use crate::bench::backend::Contender;
 use crate::cli::interrupt::Interrupt;
-use crate::gguf::Gguf;
 use crate::tokenizer::Tokenizer;
 use crate::trace::Trace;
 
@@ -67,7 +67,10 @@ pub enum Fed {
 struct Work<'a> {
     args: &'a RunArgs,
     case: Case,
-    engines: Engines,
+    /// EMEL, then the configuration to compare with of each reference, then the others.
+    contenders: Vec<Contender>,
+    /// How many references there are.
+    references: usize,
     vocabulary: Tokenizer,
     stages: Stages,
     scratch: Scratch,
@@ -84,13 +87,13 @@ pub fn run(args: &RunArgs) -> Result<Report, CompareError> {
     let interrupt = Interrupt::install().map_err(CompareError::Streams)?;
     let stages = Stages::new(&interrupt);
     let engines = args.engines.engines(&args.case.library)?;
-    let case = args.case.prepare(&stages)?;
-    let gguf = Gguf::open(&case.model)?;
+    let (case, vocabulary) = args.case.prepare(&stages)?;
     let work = Work {
         args,
-        vocabulary: Tokenizer::from_metadata(gguf.metadata())?,
+        vocabulary,
         case,
-        engines,
+        contenders: engines.all(),
+        references: engines.references.len(),
         stages,
         scratch: Scratch::new()?,
     };
@@ -99,8 +102,8 @@ pub fn run(args: &RunArgs) -> Result<Report, CompareError> {
 
 impl Work<'_> {
     fn report(&self, context: usize) -> Result<Report, CompareError> {
-        let emel = self.free(0, &self.engines.emel)?;
-        let contenders = self.engines.all();
+        let contenders = &self.contenders;
+        let emel = self.free(0, &contenders[0])?;
         let mut others = Vec::new();
         for (at, contender) in contenders.iter().enumerate().skip(1) {
             others.push(match self.free(at, contender) {
@@ -110,13 +113,9 @@ impl Work<'_> {
             });
         }
         let named = |label: String, trace: &Trace| Named::new(label, trace.clone());
-        let a = named(self.engines.emel.label(), &emel);
+        let a = named(contenders[0].label(), &emel);
         let mut pairs = Vec::new();
-        for (contender, other) in contenders[1..]
-            .iter()
-            .zip(&others)
-            .take(self.engines.references.len())
-        {
+        for (contender, other) in contenders[1..].iter().zip(&others).take(self.references) {
             pairs.push(match other {
                 Ok(trace) => {
                     let b = named(contender.label(), trace);
@@ -150,11 +149,11 @@ impl Work<'_> {
                 .push("no replay: no stream to feed, or none wanted".to_owned());
             return Ok(());
         };
-        let contenders = self.engines.all();
+        let contenders = &self.contenders;
         let splits = self.splits(emel, others, &stream);
         let partings = partings(&splits);
         // The first pair that parts on this stream.
-        let firsts = splits.iter().take(self.engines.references.len());
+        let firsts = splits.iter().take(self.references);
         let parted = firsts
             .flatten()
             .map(|split| (split.index, split.label.as_str()))
@@ -181,12 +180,12 @@ impl Work<'_> {
             scratch: &self.scratch,
             stages: &self.stages,
         };
-        let mut found = replay(&plan, &contenders, &mut exact)?;
+        let mut found = replay(&plan, contenders, &mut exact)?;
         for (replayed, split) in found.engines[1..].iter_mut().zip(&splits) {
             replayed.first_split = split.as_ref().map(|split| split.index);
         }
         report.tensors = plan.tensors.map(|(index, beside)| {
-            tensors(index, [&self.engines.emel.label(), beside], &exact, &found)
+            tensors(index, [&contenders[0].label(), beside], &exact, &found)
         });
         self.judge_splits(&mut found, others, report);
         found.splits.iter_mut().for_each(|split| self.spell(split));
@@ -203,18 +202,11 @@ impl Work<'_> {
 
     /// The stream that everybody is fed, and whose it is.
     fn stream(&self, emel: &Trace, others: &[Result<Trace, String>]) -> Option<(Stream, String)> {
-        let of = |trace: &Trace| {
-            let tokens = trace.tokens.iter().map(|token| token.id);
-            Stream {
-                ids: trace.prompt.iter().copied().chain(tokens).collect(),
-                prompt: trace.prompt.len(),
-            }
-        };
         let (stream, whose) = match self.args.replay {
-            Fed::A => (of(emel), self.engines.emel.label()),
+            Fed::A => (Stream::of(emel), self.contenders[0].label()),
             Fed::B => {
-                let label = self.engines.references.first()?.first()?.label();
-                (of(others.first()?.as_ref().ok()?), label)
+                let label = self.contenders.get(1)?.label();
+                (Stream::of(others.first()?.as_ref().ok()?), label)
             }
             Fed::Prompt => {
                 let ids = emel.prompt.clone();
@@ -233,13 +225,11 @@ impl Work<'_> {
         others: &[Result<Trace, String>],
         stream: &Stream,
     ) -> Vec<Option<Split>> {
-        let contenders = self.engines.all();
+        let own = Stream::of(emel);
         let split = |(contender, other): (&Contender, &Result<Trace, String>)| {
             let other = other.as_ref().ok()?;
             let (index, [a, b]) = first_split(emel, other)?;
-            let along = stream.prompt == emel.prompt.len()
-                && index < stream.positions()
-                && same_start(stream, emel, index);
+            let along = stream.goes_along(&own, index);
             along.then(|| Split {
                 index,
                 label: contender.label(),
@@ -248,7 +238,7 @@ impl Work<'_> {
                 b,
             })
         };
-        contenders[1..].iter().zip(others).map(split).collect()
+        self.contenders[1..].iter().zip(others).map(split).collect()
     }
 
     /// What the oracle says at the splits and wherever else it is asked.
@@ -289,7 +279,7 @@ impl Work<'_> {
         others: &[Result<Trace, String>],
         report: &mut Report,
     ) {
-        let emel = self.engines.emel.label();
+        let emel = self.contenders[0].label();
         let defect = report
             .tensors
             .as_ref()
@@ -364,19 +354,9 @@ fn partings(splits: &[Option<Split>]) -> Vec<Parting> {
 
 /// The first token that differs, with both ids; none where one ends before, or prompts differ.
 fn first_split(a: &Trace, b: &Trace) -> Option<(usize, [u32; 2])> {
-    let mut pairs = a.tokens.iter().zip(&b.tokens).enumerate();
-    let (index, (a_token, b_token)) = pairs.find(|(_, (a, b))| a.id != b.id)?;
+    let index = shared(&a.ids(), &b.ids());
+    let (a_token, b_token) = (a.tokens.get(index)?, b.tokens.get(index)?);
     (a.prompt == b.prompt).then_some((index, [a_token.id, b_token.id]))
-}
-
-fn same_start(stream: &Stream, trace: &Trace, index: usize) -> bool {
-    let own = trace.prompt.iter().copied();
-    let own = own.chain(trace.tokens.iter().map(|token| token.id));
-    stream
-        .upto(index)
-        .iter()
-        .copied()
-        .eq(own.take(trace.prompt.len() + index))
 }
 
 fn tensors(index: usize, labels: [&str; 2], exact: &Judgement, found: &Found) -> TensorTrail {
@@ -392,27 +372,19 @@ fn tensors(index: usize, labels: [&str; 2], exact: &Judgement, found: &Found) ->
 
 /// A pair whose second engine has failed.
 fn failed(a: &Named, label: String, error: String) -> Pair {
-    Pair {
-        workload_id: a.trace.header.workload_id.clone(),
-        lane: a.trace.header.lane.clone(),
-        a: Side {
-            label: a.label.clone(),
-            engine: a.trace.header.engine.clone(),
-            tokens: a.trace.tokens.len(),
-            stop: a.trace.stop.clone(),
-            ..Side::default()
-        },
-        b: Side {
-            label,
-            ..Side::default()
-        },
-        verdict: Verdict::Error,
-        differs: None,
-        prompt: None,
-        drift: None,
-        finding: None,
-        error: Some(error),
-    }
+    let header = &a.trace.header;
+    let own = Side {
+        label: a.label.clone(),
+        engine: header.engine.clone(),
+        tokens: a.trace.tokens.len(),
+        stop: a.trace.stop.clone(),
+        ..Side::default()
+    };
+    let other = Side {
+        label,
+        ..Side::default()
+    };
+    Pair::failed(&header.workload_id, &header.lane, own, other, error)
 }
 
 /// What to say of a split that lies on no stream that was replayed.
@@ -450,18 +422,6 @@ mod tests {
         assert_eq!(first_split(&a, &trace(&[1], &[5, 9, 7])), Some((1, [6, 9])));
         assert_eq!(first_split(&a, &trace(&[1], &[5, 6])), None);
         assert_eq!(first_split(&a, &trace(&[2], &[5, 9])), None);
-    }
-
-    #[test]
-    fn a_split_counts_where_the_stream_goes_along() {
-        let emel = trace(&[1, 2], &[5, 6, 7]);
-        let stream = |ids: &[u32]| Stream {
-            ids: ids.to_vec(),
-            prompt: 2,
-        };
-        assert!(same_start(&stream(&[1, 2, 5, 6, 7]), &emel, 2));
-        assert!(same_start(&stream(&[1, 2, 5, 9, 7]), &emel, 1));
-        assert!(!same_start(&stream(&[1, 2, 5, 9, 7]), &emel, 2));
     }
 
     #[test]

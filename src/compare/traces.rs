@@ -74,9 +74,6 @@ fn labels(paths: [&Path; 2], traces: [&Trace; 2]) -> [String; 2] {
     found.clone()
 }
 
-/// Characters of a prompt that a report shows.
-const PROMPT_SHOWN: usize = 200;
-
 fn subject(vocabulary: &Vocabulary, a: &Named, b: &Named) -> Subject {
     let stated = |field: &str| a.contract.get(field).or(b.contract.get(field));
     let longer = a.trace.tokens.len().max(b.trace.tokens.len());
@@ -85,7 +82,7 @@ fn subject(vocabulary: &Vocabulary, a: &Named, b: &Named) -> Subject {
     Subject {
         model: vocabulary.path.display().to_string(),
         model_sha256: stated("model_sha256").unwrap_or_default().to_owned(),
-        prompt_text: Some(text.chars().take(PROMPT_SHOWN).collect()),
+        prompt_text: Some(Subject::beginning(&text)),
         prompt_tokens: prompt.len(),
         max_tokens: stated("max_tokens")
             .and_then(|most| most.parse().ok())

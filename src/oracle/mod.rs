@@ -32,7 +32,7 @@ use forward::LayerCache;
 use weights::Weights;
 
 /// Positions that share each decoded row; bounds the memory of a long prompt.
-const BATCH: usize = 128;
+pub const BATCH: usize = 128;
 /// Positions whose logits are computed together: vocabularies are large.
 const LOGITS_BATCH: usize = 32;
 

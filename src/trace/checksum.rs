@@ -18,6 +18,26 @@ impl Fnv64 {
         Fnv64(Self::OFFSET)
     }
 
+    /// The sum of bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let mut sum = Fnv64::new();
+        sum.update(bytes);
+        sum
+    }
+
+    /// The sum of ids, four little-endian bytes each, as traces and records hold it.
+    #[must_use]
+    pub fn of_ids(ids: &[u32]) -> Self {
+        let mut sum = Fnv64::new();
+        ids.iter().for_each(|&id| sum.add_id(id));
+        sum
+    }
+
+    fn add_id(&mut self, id: u32) {
+        self.update(&id.to_le_bytes());
+    }
+
     /// Adds bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         for &byte in bytes {
@@ -64,7 +84,7 @@ impl Checksums {
 
     /// Adds a chosen id.
     pub fn add_id(&mut self, id: u32) {
-        self.ids.update(&id.to_le_bytes());
+        self.ids.add_id(id);
     }
 
     /// Adds a logits vector, `[n_vocab]`.

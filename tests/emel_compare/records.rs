@@ -1,7 +1,7 @@
 //! `emel-compare records`.
 
 use emel::bench::records::{Generation, Head, Hex64, Record, Status};
-use emel::compare::pair::ids_checksum;
+use emel::trace::checksum::Fnv64;
 
 use super::*;
 
@@ -13,7 +13,7 @@ struct File<'a> {
 }
 
 fn record(stream: &Stream<'_>, config: Option<&str>, trace: Option<&str>) -> Generation {
-    let sum = |ids: &[u32]| Some(Hex64(ids_checksum(ids).value()));
+    let sum = |ids: &[u32]| Some(Hex64(Fnv64::of_ids(ids).value()));
     Generation {
         head: Head {
             run_id: "r".to_owned(),

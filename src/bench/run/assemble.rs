@@ -35,12 +35,6 @@ pub struct Frame<'a> {
     pub run_id: &'a str,
 }
 
-fn ids_checksum(ids: &[u32]) -> Hex64 {
-    let mut sum = Fnv64::new();
-    ids.iter().for_each(|id| sum.update(&id.to_le_bytes()));
-    Hex64(sum.value())
-}
-
 /// Operations a second, from nanoseconds for so many.
 fn rate(operations: f64, ns: Option<f64>) -> Option<f64> {
     ns.filter(|&ns| ns > 0.0).map(|ns| operations * 1e9 / ns)
@@ -176,7 +170,7 @@ impl Frame<'_> {
         let parsed = |sum: &Option<String>| sum.as_deref().and_then(Hex64::parse);
         let (n_prompt, n_output) = (observed.prompt_ids.len(), observed.ids.len());
         record.prompt_tokens = Some(n_prompt as u64);
-        record.prompt_checksum = Some(ids_checksum(&observed.prompt_ids));
+        record.prompt_checksum = Some(Hex64(Fnv64::of_ids(&observed.prompt_ids).value()));
         record.output_tokens = Some(n_output as u64);
         record.output_bytes = Some(observed.output_bytes as u64);
         record.stop = Some(observed.stop.clone());

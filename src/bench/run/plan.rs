@@ -2,20 +2,17 @@
 
 use std::path::Path;
 
-use serde_json::Value;
-
 use super::super::BenchError;
 use super::super::backend::{BackendManifest, Contender, NONE, Place};
 use super::super::machine_info::MachineInfo;
+use super::super::worker::named_options;
 use super::super::workload::{
-    Lane, Library, ModelText, ProcessRule, Workload, WorkloadError, cache_folder,
+    Lane, Library, ModelText, ProcessRule, Workload, WorkloadError, cache_folder, needed_context,
 };
 use super::args::RunArgs;
 use super::facts::ModelFacts;
 use super::task::Task;
 
-/// Contexts are a multiple of this.
-const CONTEXT_STEP: usize = 256;
 /// The references to measure against.
 ///
 /// # Errors
@@ -74,9 +71,7 @@ pub fn lane_threads(args: &RunArgs, lane: Lane, machine: &MachineInfo) -> usize 
 
 /// EMEL, as a contender.
 pub fn emel(args: &RunArgs, threads: usize, place: &Place) -> Contender {
-    let options = [("isa", &args.isa), ("route", &args.route)];
-    let options = options.map(|(name, value)| (name.to_owned(), Value::from(value.as_str())));
-    Contender::emel(place, threads, options.into_iter().collect())
+    Contender::emel(place, threads, named_options(&args.isa, &args.route))
 }
 
 /// The configurations of a reference that are to run in a lane.
@@ -129,7 +124,7 @@ impl Subject {
             });
         }
         let n_prompt = workload.prompt_tokens.unwrap_or(n_prompt);
-        let needed = (n_prompt + workload.max_tokens).next_multiple_of(CONTEXT_STEP);
+        let needed = needed_context(n_prompt, workload.max_tokens);
         let task = Task {
             model,
             model_sha256,

@@ -78,6 +78,13 @@ pub fn route_name(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
+/// The options as a configuration holds them, from names that were checked.
+pub fn named_options(isa: &str, route: &str) -> Map<String, Value> {
+    let pairs = [("isa", isa), ("route", route)];
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), Value::from(value)));
+    pairs.into_iter().collect()
+}
+
 impl Options {
     /// Reads a configuration's options.
     ///
@@ -118,11 +125,7 @@ impl Options {
     /// The options as they were applied.
     pub fn applied(&self) -> Map<String, Value> {
         let level = self.level.unwrap_or_else(Level::best).name();
-        let pairs = [("isa", level), ("route", self.route_name())];
-        pairs
-            .map(|(name, value)| (name.to_owned(), Value::from(value)))
-            .into_iter()
-            .collect()
+        named_options(level, self.route_name())
     }
 }
 

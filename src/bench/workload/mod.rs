@@ -22,7 +22,7 @@ pub use error::WorkloadError;
 pub use library::{Library, LibraryArgs};
 pub use manifest::{Formatter, Lane, ProcessRule, Sampling, WORKLOAD_SCHEMA, Workload};
 pub use models::{MODELS_SCHEMA, ModelEntry, ModelKind, SynthRecipe};
-pub use prompt::{ModelText, read_prompt};
+pub use prompt::{ModelText, needed_context, read_prompt};
 pub use select::Selection;
 
 #[cfg(test)]

@@ -88,12 +88,27 @@ impl ModelText {
         self.tokenizer.encode(text, options).len()
     }
 
+    /// The vocabulary alone.
+    #[must_use]
+    pub fn into_tokenizer(self) -> Tokenizer {
+        self.tokenizer
+    }
+
     fn piece(&self, id: Option<TokenId>) -> String {
         let piece = id.and_then(|id| self.tokenizer.piece(id, true).ok());
         piece.map_or(String::new(), |piece| {
             String::from_utf8_lossy(&piece).into_owned()
         })
     }
+}
+
+/// Contexts are a multiple of this.
+const CONTEXT_STEP: usize = 256;
+
+/// Tokens of context for a prompt and what is generated after it, when nobody says how many.
+#[must_use]
+pub fn needed_context(n_prompt: usize, max_tokens: usize) -> usize {
+    (n_prompt + max_tokens).next_multiple_of(CONTEXT_STEP)
 }
 
 /// A prompt's text. The newline that ends its last line is the file's, not the prompt's.

@@ -1,7 +1,7 @@
 //! A page as Markdown.
 
 use super::page::{Block, Page, Rich, Sheet, Tone};
-use crate::bench::report::{Align, Format, Grid};
+use crate::bench::report::Format;
 
 /// The page's Markdown.
 #[must_use]
@@ -48,13 +48,7 @@ pub fn render(page: &Page) -> String {
 
 /// The grid escapes bars itself, in code spans too, as tables need it.
 fn table(sheet: &Sheet) -> String {
-    let columns = sheet.columns.iter();
-    let columns: Vec<(&str, Align)> = columns.map(|(title, align)| (&**title, *align)).collect();
-    let mut grid = Grid::new(&columns);
-    for row in &sheet.rows {
-        let cells = row.iter().map(|cell| spans(cell).replace("\\|", "|"));
-        grid.push(cells.collect());
-    }
+    let grid = sheet.grid(|cell| spans(cell).replace("\\|", "|"));
     grid.render(Format::Md)
 }
 

@@ -1,6 +1,6 @@
 //! A report in words, before it is text or Markdown.
 
-use crate::bench::report::Align;
+use crate::bench::report::{Align, Grid};
 
 /// Blocks, from the top.
 #[derive(Debug, Default)]
@@ -49,6 +49,19 @@ pub struct Sheet {
 }
 
 impl Sheet {
+    /// As a grid, whose cells `cell` writes.
+    #[must_use]
+    pub fn grid(&self, cell: impl Fn(&Rich) -> String) -> Grid {
+        let columns = self.columns.iter();
+        let columns: Vec<(&str, Align)> =
+            columns.map(|(title, align)| (&**title, *align)).collect();
+        let mut grid = Grid::new(&columns);
+        for row in &self.rows {
+            grid.push(row.iter().map(&cell).collect());
+        }
+        grid
+    }
+
     /// A table without rows: titles of columns of text, then of numbers.
     #[must_use]
     pub fn new(texts: &[&str], numbers: &[&str]) -> Self {

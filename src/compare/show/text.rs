@@ -1,7 +1,7 @@
 //! A page for a terminal, or a file that was one once.
 
 use super::page::{Block, Page, Rich, Sheet, Tone};
-use crate::bench::report::{Align, Format, Grid};
+use crate::bench::report::Format;
 
 /// The page's text; with ANSI's colours if they are wanted.
 #[must_use]
@@ -55,12 +55,7 @@ fn render_facts(facts: &[(String, Rich)], colour: bool) -> String {
 
 /// Without colours, whose letters would count as width.
 fn table(sheet: &Sheet) -> String {
-    let columns = sheet.columns.iter();
-    let columns: Vec<(&str, Align)> = columns.map(|(title, align)| (&**title, *align)).collect();
-    let mut grid = Grid::new(&columns);
-    for row in &sheet.rows {
-        grid.push(row.iter().map(|cell| coloured(cell, false)).collect());
-    }
+    let grid = sheet.grid(|cell| coloured(cell, false));
     grid.render(Format::Table)
 }
 
