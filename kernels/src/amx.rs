@@ -5,14 +5,15 @@
 //! threads), and a hypervisor may refuse all the same. So [`Amx::new`] looks at every bit and then
 //! has a child process compute one tile product: if that is killed, or wrong, there is no AMX.
 //!
-//! AMX is not a [`Level`](crate::Level): tiles stand beside a level's vectors, not in their place.
+//! [`Level::Amx`](crate::Level::Amx) is AVX-512 with tiles in the products of prompts: tiles stand
+//! beside vectors, not in their place.
 //! Sources: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18,
 //! and volume 2, CPUID; Linux, Documentation/arch/x86/xstate.rst.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) mod tiles;
 
-/// Proof that this process may use AMX with 8-bit integers, on any of its threads.
+/// Proof that this process may use AMX with 8-bit integers and bfloat16, on any of its threads.
 #[derive(Clone, Copy, Debug)]
 pub struct Amx(());
 
@@ -24,6 +25,16 @@ impl Amx {
     pub fn new() -> Option<Amx> {
         static USABLE: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
         USABLE.get_or_init(probe::usable).then_some(Amx(()))
+    }
+
+    /// The proof, on the caller's word.
+    ///
+    /// # Safety
+    ///
+    /// - [`Amx::new`] gave it out before, to whoever let the caller come here.
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    pub(crate) unsafe fn assume() -> Amx {
+        Amx(())
     }
 }
 
@@ -44,8 +55,10 @@ mod probe {
         listed() && saved_by_the_system() && permitted() && a_child_can()
     }
 
-    /// CPUID: tiles, products of 8-bit integers, and palette 1 as every processor so far has it.
+    /// CPUID: tiles, products of bfloat16 and of 8-bit integers, and palette 1 as every processor so
+    /// far has it.
     fn listed() -> bool {
+        const BF16: u32 = 1 << 22;
         const TILE: u32 = 1 << 24;
         const INT8: u32 = 1 << 25;
         const TILE_PALETTES: u32 = 0x1d;
@@ -56,7 +69,8 @@ mod probe {
         let palette = __cpuid_count(TILE_PALETTES, 1);
         // EBX: bytes a row and number of tiles; ECX: rows.
         let as_expected = palette.ebx == 8 << 16 | 64 && palette.ecx & 0xffff == 16;
-        features & TILE != 0 && features & INT8 != 0 && as_expected
+        let all = BF16 | TILE | INT8;
+        features & all == all && as_expected
     }
 
     /// XCR0: the system saves the tile configuration (17) and the tiles (18).
@@ -141,7 +155,7 @@ mod probe {
         }
     }
 
-    /// One full tile product, against the sum that it stands for.
+    /// One full tile product of bytes and one of bfloat16, against the sums that they stand for.
     fn product_is_right() -> bool {
         // Made for the trial: that AMX may be used is what it finds out.
         // SAFETY: the only one on this thread until it is dropped here.
@@ -153,7 +167,8 @@ mod probe {
                 b[row][k] = (row * 5 + k * 11) as u8 as i8;
             }
         }
-        let mut c = [[0i32; 16]; 16];
+        let one = [[0x3f80u16; 32]; 16];
+        let (mut c, mut ones) = ([[0i32; 16]; 16], [[0f32; 16]; 16]);
         // SAFETY: full tiles, from and to arrays of sixteen rows of 64 bytes.
         unsafe {
             tiles.zero::<0>();
@@ -161,14 +176,21 @@ mod probe {
             tiles.load::<2>(b.as_ptr().cast(), 64);
             tiles.dot_i8::<0, 1, 2>();
             tiles.store::<0>(c.as_mut_ptr().cast(), 64);
+            tiles.zero::<3>();
+            tiles.load::<4>(one.as_ptr().cast(), 64);
+            tiles.load::<5>(one.as_ptr().cast(), 64);
+            tiles.dot_bf16::<3, 4, 5>();
+            tiles.store::<3>(ones.as_mut_ptr().cast(), 64);
         }
-        (0..16).all(|m| {
-            (0..16).all(|n| {
-                let products =
-                    (0..64).map(|k| i32::from(a[m][k]) * i32::from(b[k / 4][n * 4 + k % 4]));
-                c[m][n] == products.sum::<i32>()
+        let bf16_right = ones == [[32.0; 16]; 16];
+        bf16_right
+            && (0..16).all(|m| {
+                (0..16).all(|n| {
+                    let products =
+                        (0..64).map(|k| i32::from(a[m][k]) * i32::from(b[k / 4][n * 4 + k % 4]));
+                    c[m][n] == products.sum::<i32>()
+                })
             })
-        })
     }
 }
 

@@ -22,11 +22,19 @@ pub enum Level {
     AvxVnni,
     /// AVX-512 F, BW, VL, DQ and VNNI (servers since 2019, AMD since Zen 4).
     Avx512,
+    /// [`Level::Avx512`] with the tiles of AMX in prompts' products (Xeons since 2023, on Linux).
+    Amx,
 }
 
 impl Level {
     /// All levels, slowest first.
-    pub const ALL: [Level; 4] = [Level::Scalar, Level::Avx2, Level::AvxVnni, Level::Avx512];
+    pub const ALL: [Level; 5] = [
+        Level::Scalar,
+        Level::Avx2,
+        Level::AvxVnni,
+        Level::Avx512,
+        Level::Amx,
+    ];
 
     /// The name that [`FromStr`] reads and the command line shows.
     pub const fn name(self) -> &'static str {
@@ -35,6 +43,7 @@ impl Level {
             Level::Avx2 => "avx2",
             Level::AvxVnni => "avxvnni",
             Level::Avx512 => "avx512",
+            Level::Amx => "amx",
         }
     }
 
@@ -54,6 +63,7 @@ impl Level {
                     && has!("avx512dq")
                     && has!("avx512vnni")
             }
+            Level::Amx => Level::Avx512.is_available() && crate::Amx::new().is_some(),
         }
     }
 
@@ -89,7 +99,7 @@ impl fmt::Display for Level {
 
 /// A word that names no [`Level`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown instruction set {0:?}: choose one of scalar, avx2, avxvnni, avx512")]
+#[error("unknown instruction set {0:?}: choose one of scalar, avx2, avxvnni, avx512, amx")]
 pub struct ParseLevelError(pub String);
 
 impl FromStr for Level {
@@ -145,6 +155,14 @@ static AVX2: Table = Table::of::<Avx2>();
 static AVXVNNI: Table = Table::of::<AvxVnni>();
 #[cfg(target_arch = "x86_64")]
 static AVX512: Table = Table::of::<Avx512>();
+/// AVX-512's, but for prompts' products and the activations that these take.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+static AMX: Table = Table {
+    level: Level::Amx,
+    quantize: crate::quantize::Table::with_tiles::<Avx512>(),
+    matmul: crate::matmul::amx::table(),
+    ..Table::of::<Avx512>()
+};
 
 impl Kernels {
     /// The kernels of `level`, or `None` where the processor lacks it.
@@ -171,6 +189,10 @@ fn table(level: Level) -> &'static Table {
         Level::Avx2 => &AVX2,
         Level::AvxVnni => &AVXVNNI,
         Level::Avx512 => &AVX512,
+        #[cfg(target_os = "linux")]
+        Level::Amx => &AMX,
+        #[cfg(not(target_os = "linux"))]
+        Level::Amx => unreachable!("AMX is used on Linux alone"),
     }
 }
 

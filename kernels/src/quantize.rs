@@ -24,22 +24,28 @@
 //!
 //! # Layout
 //!
-//! Tokens are taken in tiles of 1, 4 or 8, as the matmul that follows takes them
-//! ([`Tile::TOKENS`]): for each block of k, the tile's tokens lie side by side. So a matmul walks
-//! one pointer, not eight. Tokens that the last tile lacks are zero.
+//! Tokens are taken in tiles of 1, 4 or 8, as the matmul that follows takes them: for each block of
+//! k, the tile's tokens lie side by side. So a matmul walks one pointer, not eight. Where the wide
+//! route runs on AMX it takes sixteen tokens, in a form of their own ([`tiles`]). Tokens that the
+//! last tile lacks are zero.
 
 use crate::format::ActivationKind;
 use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
 use crate::matmul::Tile;
-use crate::memory::{AllocError, HugeBuffer, Plain};
+use crate::memory::{AllocError, HugeBuffer, Plain, cast, cast_mut};
 use crate::simd::Entry;
 use std::marker::PhantomData;
 
 mod kernels;
+pub(crate) mod tiles;
 
 pub(crate) use kernels::Table;
 use kernels::{Quantize32, Quantize256, Rows};
+use tiles::{QuantizeTiles32, QuantizeTiles256, TILE_TOKENS, Tile32, Tile256, TileRows};
+
+/// Tokens that lie side by side for the wide route, where it does not run on AMX.
+pub(crate) const WIDE_TOKENS: usize = 8;
 
 /// 32 quantized values: eight words of four consecutive signed bytes, the first the lowest.
 pub(crate) type Quads32 = [i32; 8];
@@ -102,6 +108,8 @@ pub struct Activations {
     q: HugeBuffer<Quads32>,
     head32: HugeBuffer<Head32>,
     head256: HugeBuffer<Head256>,
+    /// Tiles of either kind; memory that is never touched at levels without.
+    tiles: HugeBuffer,
     max_tokens: usize,
     max_k: usize,
     held: Option<Held>,
@@ -127,10 +135,18 @@ impl Activations {
         // Every tile size divides 8, so this holds the padded tiles of each.
         let padded = max_tokens.checked_next_multiple_of(8).ok_or(too_many)?;
         let blocks = |len: usize| max_k.div_ceil(len).checked_mul(padded).ok_or(too_many);
+        let tiles = max_tokens.div_ceil(TILE_TOKENS);
+        let bytes = |len: usize, of_one: usize| {
+            let blocks = max_k.div_ceil(len).checked_mul(tiles);
+            blocks.and_then(|n| n.checked_mul(of_one)).ok_or(too_many)
+        };
+        let bytes32 = bytes(32, size_of::<Tile32>())?;
+        let bytes256 = bytes(256, size_of::<Tile256>())?;
         Ok(Activations {
             q: HugeBuffer::zeroed(blocks(256)?.checked_mul(8).ok_or(too_many)?)?,
             head32: HugeBuffer::zeroed(blocks(32)?)?,
             head256: HugeBuffer::zeroed(blocks(256)?)?,
+            tiles: HugeBuffer::zeroed(bytes32.max(bytes256))?,
             max_tokens,
             max_k,
             held: None,
@@ -149,10 +165,16 @@ impl Activations {
             tokens,
             k,
         } = self.held.expect("nothing is quantized yet");
-        let padded = tokens.next_multiple_of(tile);
-        let blocks = k / kind.block_len() * padded;
+        let blocks = k / kind.block_len() * tokens.next_multiple_of(tile);
+        let tiles = blocks / TILE_TOKENS;
         let data = match kind {
             ActivationKind::F32 => unreachable!("a QuantizeJob quantizes"),
+            ActivationKind::Q8x32 if tile == TILE_TOKENS => {
+                Data::Tiles32(cast(&self.tiles[..tiles * size_of::<Tile32>()]))
+            }
+            ActivationKind::Q8x256 if tile == TILE_TOKENS => {
+                Data::Tiles256(cast(&self.tiles[..tiles * size_of::<Tile256>()]))
+            }
             ActivationKind::Q8x32 => Data::Q8x32(Q8x32 {
                 q: &self.q[..blocks],
                 head: &self.head32[..blocks],
@@ -191,6 +213,10 @@ pub(crate) enum Data<'a> {
     F32(&'a [f32]),
     Q8x32(Q8x32<'a>),
     Q8x256(Q8x256<'a>),
+    /// `[tiles, k / 32]`.
+    Tiles32(&'a [Tile32]),
+    /// `[tiles, k / 256]`.
+    Tiles256(&'a [Tile256]),
 }
 
 /// `[tiles, k / 32, tile]` blocks.
@@ -237,8 +263,8 @@ impl<'a> ActivationView<'a> {
     pub fn kind(&self) -> ActivationKind {
         match self.data {
             Data::F32(_) => ActivationKind::F32,
-            Data::Q8x32(_) => ActivationKind::Q8x32,
-            Data::Q8x256(_) => ActivationKind::Q8x256,
+            Data::Q8x32(_) | Data::Tiles32(_) => ActivationKind::Q8x32,
+            Data::Q8x256(_) | Data::Tiles256(_) => ActivationKind::Q8x256,
         }
     }
 }
@@ -247,8 +273,10 @@ impl<'a> ActivationView<'a> {
 pub struct QuantizeJob<'a, T: Tile> {
     x: &'a [f32],
     k: usize,
+    /// Tokens side by side.
+    tile: usize,
     out: Out<'a>,
-    tile: PhantomData<T>,
+    matmul: PhantomData<T>,
 }
 
 enum Out<'a> {
@@ -261,6 +289,14 @@ enum Out<'a> {
         run: Entry<Quantize256>,
         q: Disjoint<'a, Quads256>,
         head: Disjoint<'a, Head256>,
+    },
+    Tiles32 {
+        run: Entry<QuantizeTiles32>,
+        out: Disjoint<'a, Tile32>,
+    },
+    Tiles256 {
+        run: Entry<QuantizeTiles256>,
+        out: Disjoint<'a, Tile256>,
     },
 }
 
@@ -289,23 +325,33 @@ impl<'a, T: Tile> QuantizeJob<'a, T> {
             k <= to.max_k && k.is_multiple_of(kind.block_len()),
             "rows of {k} do not fit"
         );
-        let padded = tokens.next_multiple_of(T::TOKENS);
-        let blocks = k / kind.block_len() * padded;
+        let table = &kernels.0.quantize;
+        let tile = T::side_by_side(table.wide_tokens());
+        let blocks = k / kind.block_len() * tokens.next_multiple_of(tile);
         to.held = Some(Held {
             kind,
-            tile: T::TOKENS,
+            tile,
             tokens,
             k,
         });
-        let out = match kind {
-            ActivationKind::F32 => panic!("F32 activations are not quantized"),
-            ActivationKind::Q8x32 => Out::Q8x32 {
-                run: kernels.0.quantize.q8x32,
+        let tiles = table.tiles.as_ref().filter(|_| tile == TILE_TOKENS);
+        let out = match (kind, tiles) {
+            (ActivationKind::F32, _) => panic!("F32 activations are not quantized"),
+            (ActivationKind::Q8x32, Some(table)) => Out::Tiles32 {
+                run: table.q8x32,
+                out: Disjoint::new(tiles_mut(&mut to.tiles, blocks)),
+            },
+            (ActivationKind::Q8x256, Some(table)) => Out::Tiles256 {
+                run: table.q8x256,
+                out: Disjoint::new(tiles_mut(&mut to.tiles, blocks)),
+            },
+            (ActivationKind::Q8x32, None) => Out::Q8x32 {
+                run: table.q8x32,
                 q: Disjoint::new(&mut to.q[..blocks]),
                 head: Disjoint::new(&mut to.head32[..blocks]),
             },
-            ActivationKind::Q8x256 => Out::Q8x256 {
-                run: kernels.0.quantize.q8x256,
+            (ActivationKind::Q8x256, None) => Out::Q8x256 {
+                run: table.q8x256,
                 q: Disjoint::new(to.q[..8 * blocks].as_chunks_mut().0),
                 head: Disjoint::new(&mut to.head256[..blocks]),
             },
@@ -313,8 +359,9 @@ impl<'a, T: Tile> QuantizeJob<'a, T> {
         QuantizeJob {
             x,
             k,
+            tile,
             out,
-            tile: PhantomData,
+            matmul: PhantomData,
         }
     }
 }
@@ -324,45 +371,53 @@ impl<T: Tile> Job for QuantizeJob<'_, T> {
         if self.k == 0 {
             return;
         }
-        let step = self.k * T::TOKENS;
-        while let Some(i) = part.claim_one(self.x.len().div_ceil(step)) {
-            let x = &self.x[i * step..self.x.len().min((i + 1) * step)];
-            match &self.out {
-                Out::Q8x32 { run, q, head } => {
-                    let blocks = self.k / 32 * T::TOKENS;
-                    let range = i * blocks..(i + 1) * blocks;
-                    // SAFETY: this job's only use of claims; each tile has its own range.
-                    let (q, head) = unsafe { (q.slice(range.clone()), head.slice(range)) };
-                    // SAFETY: `run` is from a `Kernels`' table.
-                    unsafe {
+        let (k, tile) = (self.k, self.tile);
+        while let Some(i) = part.claim_one(self.x.len().div_ceil(k * tile)) {
+            let x = &self.x[i * k * tile..self.x.len().min((i + 1) * k * tile)];
+            let range = |per_tile: usize| i * per_tile..(i + 1) * per_tile;
+            // SAFETY: slices: this job's only use of claims, and each tile has its own range.
+            // Entries: they are from a `Kernels`' table.
+            unsafe {
+                match &self.out {
+                    Out::Q8x32 { run, q, head } => {
+                        let range = range(k / 32 * tile);
+                        let (q, head) = (q.slice(range.clone()), head.slice(range));
                         run(Rows {
                             x,
-                            k: self.k,
-                            tile: T::TOKENS,
+                            k,
+                            tile,
                             q,
                             head,
                         })
                     }
-                }
-                Out::Q8x256 { run, q, head } => {
-                    let blocks = self.k / 256 * T::TOKENS;
-                    let range = i * blocks..(i + 1) * blocks;
-                    // SAFETY: this job's only use of claims; each tile has its own range.
-                    let (q, head) = unsafe { (q.slice(range.clone()), head.slice(range)) };
-                    // SAFETY: `run` is from a `Kernels`' table.
-                    unsafe {
+                    Out::Q8x256 { run, q, head } => {
+                        let range = range(k / 256 * tile);
+                        let (q, head) = (q.slice(range.clone()), head.slice(range));
                         run(Rows {
                             x,
-                            k: self.k,
-                            tile: T::TOKENS,
+                            k,
+                            tile,
                             q,
                             head,
                         })
+                    }
+                    Out::Tiles32 { run, out } => {
+                        let out = out.slice(range(k / 32));
+                        run(TileRows { x, k, out })
+                    }
+                    Out::Tiles256 { run, out } => {
+                        let out = out.slice(range(k / 256));
+                        run(TileRows { x, k, out })
                     }
                 }
             }
         }
     }
+}
+
+/// The first tiles of a buffer, for `blocks` blocks of a token.
+fn tiles_mut<T: Plain>(buffer: &mut [u8], blocks: usize) -> &mut [T] {
+    cast_mut(&mut buffer[..blocks / TILE_TOKENS * size_of::<T>()])
 }
 
 #[cfg(test)]

@@ -26,6 +26,19 @@ impl Config {
         }
         Config(bytes)
     };
+
+    /// For products over 32 values of k: tiles 0 to 3 at their largest (sums), 4 and 5 of sixteen
+    /// rows of 32 bytes (`A`), 6 and 7 of eight rows of 64 bytes (`B`).
+    pub(crate) const K32: Config = {
+        let mut bytes = Config::FULL.0;
+        let mut tile = 4;
+        while tile < 6 {
+            bytes[16 + 2 * tile] = 32;
+            bytes[48 + tile + 2] = 8;
+            tile += 1;
+        }
+        Config(bytes)
+    };
 }
 
 /// This thread's tile registers, configured; released when dropped.
@@ -65,6 +78,7 @@ impl Tiles {
     }
 
     /// Zeros tile `T`.
+    #[inline(always)]
     pub(crate) fn zero<const T: usize>(&self) {
         const { assert!(T < 8) };
         // SAFETY: `self` says that tiles are configured.
@@ -76,6 +90,7 @@ impl Tiles {
     /// # Safety
     ///
     /// - Every row of the tile's shape can be read there.
+    #[inline(always)]
     pub(crate) unsafe fn load<const T: usize>(&self, from: *const u8, stride: usize) {
         const { assert!(T < 8) };
         // SAFETY: configured; the caller vouches for the memory.
@@ -92,6 +107,7 @@ impl Tiles {
     /// # Safety
     ///
     /// - Every row of the tile's shape can be written there.
+    #[inline(always)]
     pub(crate) unsafe fn store<const T: usize>(&self, to: *mut u8, stride: usize) {
         const { assert!(T < 8) };
         // SAFETY: configured; the caller vouches for the memory.
@@ -110,12 +126,48 @@ impl Tiles {
     ///
     /// - The tiles' shapes fit: as many rows of `A` as of `C`, as many bytes a row of `B` as of
     ///   `C`, four times as many bytes a row of `A` as rows of `B`.
+    #[inline(always)]
     pub(crate) unsafe fn dot_i8<const C: usize, const A: usize, const B: usize>(&self) {
         const { assert!(C < 8 && A < 8 && B < 8 && C != A && C != B && A != B) };
         // SAFETY: configured; the caller vouches for the shapes.
         unsafe {
             tile_asm!(
                 "tdpbssd tmm{c}, tmm{a}, tmm{b}",
+                c = const C, a = const A, b = const B
+            );
+        }
+    }
+
+    /// As [`Tiles::dot_i8`], with unsigned bytes in `B`.
+    ///
+    /// # Safety
+    ///
+    /// - As [`Tiles::dot_i8`].
+    #[inline(always)]
+    pub(crate) unsafe fn dot_u8<const C: usize, const A: usize, const B: usize>(&self) {
+        const { assert!(C < 8 && A < 8 && B < 8 && C != A && C != B && A != B) };
+        // SAFETY: configured; the caller vouches for the shapes.
+        unsafe {
+            tile_asm!(
+                "tdpbsud tmm{c}, tmm{a}, tmm{b}",
+                c = const C, a = const A, b = const B
+            );
+        }
+    }
+
+    /// `C[m, n] += Σ_k A[m, k] B[k, n]` over bfloat16, sums in `f32`: exact where every partial sum
+    /// is. Row `m` of `A` holds `k` in order, row `k / 2` of `B` two `k` of each `n` side by side.
+    ///
+    /// # Safety
+    ///
+    /// - As [`Tiles::dot_i8`].
+    #[inline(always)]
+    pub(crate) unsafe fn dot_bf16<const C: usize, const A: usize, const B: usize>(&self) {
+        const { assert!(C < 8 && A < 8 && B < 8 && C != A && C != B && A != B) };
+        // SAFETY: configured; the caller vouches for the shapes.
+        unsafe {
+            tile_asm!(
+                "tdpbf16ps tmm{c}, tmm{a}, tmm{b}",
                 c = const C, a = const A, b = const B
             );
         }
@@ -163,6 +215,58 @@ mod tests {
                         .map(|k| i32::from(a[m][k]) * i32::from(b[k / 4][4 * n + k % 4]))
                         .sum();
                     assert_eq!(c[m][n], i32::MAX.wrapping_add(2 * once), "{m}, {n}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn unsigned_bytes_and_bfloat16_are_summed_exactly_and_shapes_may_be_smaller() {
+        let Some(amx) = Amx::new() else {
+            eprintln!("no AMX here: nothing to test");
+            return;
+        };
+        let mut rng = Rng(2);
+        for _ in 0..20 {
+            let mut byte = || rng.next() as u8;
+            let a: [[u8; 32]; 16] = std::array::from_fn(|_| std::array::from_fn(|_| byte()));
+            let b: [[u8; 64]; 8] = std::array::from_fn(|_| std::array::from_fn(|_| byte()));
+            let (mut bytes, mut floats) = ([[0i32; 16]; 16], [[0f32; 16]; 16]);
+            // Every byte as a bfloat16, which holds it exactly.
+            let half = |n: i32| ((n as f32).to_bits() >> 16) as u16;
+            let a_half = a.map(|row| row.map(|n| half(i32::from(n as i8))));
+            let b_half: [[u16; 32]; 16] = std::array::from_fn(|pair| {
+                std::array::from_fn(|i| {
+                    half(i32::from(b[pair / 2][i / 2 * 4 + pair % 2 * 2 + i % 2]))
+                })
+            });
+            {
+                // SAFETY: the only one on this thread until it is dropped here.
+                let tiles = unsafe { Tiles::configure(amx, &Config::K32) };
+                // SAFETY: sixteen rows of 32 bytes, eight of 64, and sixteen of 64.
+                unsafe {
+                    tiles.load::<4>(a.as_ptr().cast(), 32);
+                    tiles.load::<7>(b.as_ptr().cast(), 64);
+                    tiles.dot_u8::<2, 4, 7>();
+                    tiles.store::<2>(bytes.as_mut_ptr().cast(), 64);
+                }
+            }
+            // SAFETY: as above.
+            let tiles = unsafe { Tiles::configure(amx, &Config::FULL) };
+            // SAFETY: full tiles, from and to arrays of sixteen rows of 64 bytes.
+            unsafe {
+                tiles.load::<4>(a_half.as_ptr().cast(), 64);
+                tiles.load::<7>(b_half.as_ptr().cast(), 64);
+                tiles.dot_bf16::<2, 4, 7>();
+                tiles.store::<2>(floats.as_mut_ptr().cast(), 64);
+            }
+            for m in 0..16 {
+                for n in 0..16 {
+                    let sum: i32 = (0..32)
+                        .map(|k| i32::from(a[m][k] as i8) * i32::from(b[k / 4][4 * n + k % 4]))
+                        .sum();
+                    assert_eq!(bytes[m][n], sum, "{m}, {n}");
+                    assert_eq!(floats[m][n], sum as f32, "{m}, {n}");
                 }
             }
         }

@@ -31,6 +31,14 @@ impl<'a, T> Disjoint<'a, T> {
         self.len
     }
 
+    /// Where element `at` is, if there is one. Whoever uses it does so under the conditions of
+    /// [`Disjoint::slice`].
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    #[inline]
+    pub(crate) fn place(&self, at: usize) -> *mut T {
+        self.start.wrapping_add(at)
+    }
+
     /// The elements in `range`.
     ///
     /// # Safety

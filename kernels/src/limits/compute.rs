@@ -1,6 +1,5 @@
 //! Computing between registers and doing nothing else.
 
-use crate::amx::Amx;
 use crate::lanes::{Job, Part};
 use crate::level::Level;
 use crate::simd::{Scalar, Simd};
@@ -17,22 +16,20 @@ pub struct ComputeLoop {
 
 impl ComputeLoop {
     /// 8-bit integer dot products into 32 bits, one loop for each instruction set of this machine,
-    /// from the plainest on: the levels', then `amx`.
+    /// from the plainest on.
     pub fn int8() -> Vec<ComputeLoop> {
-        let mut loops: Vec<_> = Level::available().into_iter().map(int8).collect();
-        loops.extend(Amx::new().map(tiles));
-        loops
+        Level::available().into_iter().map(int8).collect()
     }
 
     /// Fused multiply-adds of `f32`, likewise.
     pub fn f32() -> Vec<ComputeLoop> {
         let levels = Level::available().into_iter();
-        // AVX-VNNI adds nothing to AVX2's.
-        let levels = levels.filter(|&level| level != Level::AvxVnni);
+        // AVX-VNNI adds nothing to AVX2's, nor AMX to AVX-512's.
+        let levels = levels.filter(|level| ![Level::AvxVnni, Level::Amx].contains(level));
         levels.map(f32).collect()
     }
 
-    /// The instruction set's name: a level's, or `amx`.
+    /// The instruction set's name: its level's.
     pub fn isa(&self) -> &'static str {
         self.isa
     }
@@ -54,6 +51,10 @@ fn int8(level: Level) -> ComputeLoop {
         Level::Avx2 => (x86::AVX2_INT8, x86::avx2_int8),
         Level::AvxVnni => (x86::AVXVNNI_INT8, x86::avxvnni_int8),
         Level::Avx512 => (x86::AVX512_INT8, x86::avx512_int8),
+        #[cfg(target_os = "linux")]
+        Level::Amx => (super::tile_loop::OPERATIONS, super::tile_loop::run),
+        #[cfg(not(target_os = "linux"))]
+        Level::Amx => return scalar_int8(),
     };
     ComputeLoop {
         isa: level.name(),
@@ -68,7 +69,7 @@ fn f32(level: Level) -> ComputeLoop {
     let (operations, run): (u64, unsafe fn(u64)) = match level {
         Level::Scalar => return scalar_f32(),
         Level::Avx2 | Level::AvxVnni => (x86::AVX2_F32, x86::avx2_f32),
-        Level::Avx512 => (x86::AVX512_F32, x86::avx512_f32),
+        Level::Avx512 | Level::Amx => (x86::AVX512_F32, x86::avx512_f32),
     };
     ComputeLoop {
         isa: level.name(),
@@ -123,21 +124,6 @@ fn scalar_f32() -> ComputeLoop {
     }
 }
 
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
-fn tiles(_: Amx) -> ComputeLoop {
-    ComputeLoop {
-        isa: "amx",
-        operations: super::tile_loop::OPERATIONS,
-        run: super::tile_loop::run,
-    }
-}
-
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
-fn tiles(_: Amx) -> ComputeLoop {
-    // There is no such proof here.
-    scalar_int8()
-}
-
 /// Runs a loop on some lanes at once.
 pub struct ComputeJob {
     compute: ComputeLoop,
@@ -181,8 +167,7 @@ mod tests {
         let loops = [ComputeLoop::int8(), ComputeLoop::f32()].concat();
         let names: Vec<_> = ComputeLoop::int8().iter().map(ComputeLoop::isa).collect();
         let levels = Level::available();
-        assert!(names.starts_with(&levels.iter().map(|l| l.name()).collect::<Vec<_>>()));
-        assert_eq!(names.contains(&"amx"), Amx::new().is_some());
+        assert_eq!(names, levels.iter().map(|l| l.name()).collect::<Vec<_>>());
         let mut lanes = Lanes::new(2, Patience::SharedCores).unwrap();
         for compute in loops {
             let mut job = ComputeJob::new(compute, 2, 100);

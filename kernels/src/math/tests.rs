@@ -62,7 +62,7 @@ fn apply<F: Function>(kernels: Kernels, values: &mut [[f32; 16]]) {
             #[cfg(target_arch = "x86_64")]
             Level::AvxVnni => entry::<crate::simd::AvxVnni, Apply<F>>(values),
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => entry::<crate::simd::Avx512, Apply<F>>(values),
+            Level::Avx512 | Level::Amx => entry::<crate::simd::Avx512, Apply<F>>(values),
             #[cfg(not(target_arch = "x86_64"))]
             _ => unreachable!(),
         }

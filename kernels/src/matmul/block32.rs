@@ -8,7 +8,7 @@
 //! acc = fma(mw, s, acc)                       when the format has minimums
 //! ```
 
-use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, dot, min};
+use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, WideOps, dot, min};
 use crate::format::block32::Block32;
 use crate::format::{Pack, Shape, pack_group};
 use crate::memory::{Plain, cast, cast_mut};
@@ -25,7 +25,7 @@ where
         t1: entry::<S, Small<F, 1>>,
         t4: entry::<S, Small<F, 4>>,
         t8: entry::<S, Small<F, 8>>,
-        wide: entry::<S, Wide<F>>,
+        wide: WideOps::narrow(entry::<S, Wide<F>>),
         pack: pack_group::<F>,
     }
 }
@@ -77,7 +77,7 @@ impl<H: Shape> Block32 for Unpacked<H> {
 fn blocks<'a>(x: &ActivationView<'a>) -> Q8x32<'a> {
     match x.data {
         Data::Q8x32(x) => x,
-        _ => unreachable!("MatmulPart::new checks the kind"),
+        _ => unreachable!("kind and tile were checked"),
     }
 }
 
@@ -197,15 +197,17 @@ impl<F: Block32> Kernel for Wide<F> {
             x,
             acc,
             panel,
+            out,
         }: WideArgs<'_>,
     ) {
         const RUN: usize = K_RUN / 32;
         let n = x.k() / 32;
-        let x = blocks(x);
+        let (n_tokens, x) = (x.tokens(), blocks(x));
         let (q, head) = (x.q.as_chunks::<8>().0, x.head.as_chunks::<8>().0);
         let weights = cast::<F::Block>(weights);
         let panels = &mut cast_mut::<Panel>(&mut panel[..GROUPS * RUN * size_of::<Panel>()])[..];
         let tiles = q.len() / n;
+        acc.fill(Acc::ZERO);
         for from in (0..n).step_by(RUN) {
             let len = RUN.min(n - from);
             for g in 0..groups {
@@ -224,6 +226,7 @@ impl<F: Block32> Kernel for Wide<F> {
                 }
             }
         }
+        out.write(s, acc, 8 * tiles, 0..n_tokens);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Products with float weights: one accumulator an output, ascending k, fused.
 
-use super::{Acc, GROUPS, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, min};
+use super::{Acc, GROUPS, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, WideOps, min};
 use crate::format::float::{F32, FloatFormat};
 use crate::format::{Pack, pack_group};
 use crate::memory::{cast, cast_mut};
@@ -17,7 +17,7 @@ where
         t1: entry::<S, Small<F, 1>>,
         t4: entry::<S, Small<F, 4>>,
         t8: entry::<S, Small<F, 8>>,
-        wide: entry::<S, Wide<F>>,
+        wide: WideOps::narrow(entry::<S, Wide<F>>),
         pack: pack_group::<F>,
     }
 }
@@ -38,7 +38,7 @@ const _: () = assert!(GROUPS * RUN * size_of::<[f32; 16]>() <= PANEL_BYTES);
 fn rows<'a>(x: &ActivationView<'a>) -> &'a [f32] {
     match x.data {
         Data::F32(x) => x,
-        _ => unreachable!("MatmulPart::new checks the kind"),
+        _ => unreachable!("kind and tile were checked"),
     }
 }
 
@@ -147,12 +147,14 @@ impl<F: FloatFormat> Kernel for Wide<F> {
             x,
             acc,
             panel,
+            out,
         }: WideArgs<'_>,
     ) {
         let (k, n_tokens, x) = (x.k(), x.tokens(), rows(x));
         let weights = cast::<F::Column>(weights);
         let panels = &mut cast_mut::<[f32; 16]>(&mut panel[..GROUPS * RUN * 64])[..];
         let tiles = n_tokens.div_ceil(8);
+        acc.fill(Acc::ZERO);
         for from in (0..k).step_by(RUN) {
             let len = RUN.min(k - from);
             for g in 0..groups {
@@ -175,6 +177,7 @@ impl<F: FloatFormat> Kernel for Wide<F> {
                 }
             }
         }
+        out.write(s, acc, 8 * tiles, 0..n_tokens);
     }
 }
 

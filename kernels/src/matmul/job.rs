@@ -1,6 +1,7 @@
 //! The matmul job: several matrices that share a dispatch, tiles, and scratch memory.
 
-use super::{Acc, GROUPS, MatmulOps, PANEL_BYTES, PackedMatrix, TileArgs, WideArgs};
+use super::write::Outputs;
+use super::{Acc, GROUPS, MAX_GROUPS, MatmulOps, PANEL_BYTES, PackedMatrix, TileArgs, WideArgs};
 use crate::format::GROUP_ROWS;
 use crate::lanes::{Disjoint, Job, Part};
 use crate::memory::{AllocError, HugeBuffer};
@@ -15,6 +16,10 @@ mod sealed {
     pub trait Sealed: Send + Sync + 'static {
         /// Groups that are claimed as one at least.
         const STEP: usize;
+        /// Groups that are taken at once, the wide route taking `wide`.
+        fn at_once(wide: usize) -> usize;
+        /// Tokens that lie side by side in quantized activations, the wide route's being `wide`.
+        fn side_by_side(wide: usize) -> usize;
         /// Whether so many tokens fit.
         fn fits(tokens: usize) -> bool;
         /// Multiplies the groups and writes their outputs.
@@ -25,8 +30,6 @@ mod sealed {
 
 /// How many tokens a product takes at once. The choice is the caller's; the bits are the same.
 pub trait Tile: sealed::Sealed {
-    /// Tokens that lie side by side in the activations.
-    const TOKENS: usize;
     /// Its name.
     const KIND: TileKind;
 }
@@ -123,11 +126,16 @@ struct Lane<'a> {
 macro_rules! small_tile {
     ($tile:ident, $kind:ident, $n:literal, $run:ident) => {
         impl Tile for $tile {
-            const TOKENS: usize = $n;
             const KIND: TileKind = TileKind::$kind;
         }
         impl sealed::Sealed for $tile {
             const STEP: usize = 1;
+            fn at_once(_: usize) -> usize {
+                1
+            }
+            fn side_by_side(_: usize) -> usize {
+                $n
+            }
             fn fits(tokens: usize) -> bool {
                 tokens == $n
             }
@@ -144,37 +152,36 @@ small_tile!(TileT4, T4, 4, t4);
 small_tile!(TileT8, T8, 8, t8);
 
 impl Tile for TileWide {
-    const TOKENS: usize = 8;
     const KIND: TileKind = TileKind::Wide;
 }
 
 impl sealed::Sealed for TileWide {
     const STEP: usize = GROUPS;
+    fn at_once(wide: usize) -> usize {
+        wide
+    }
+    fn side_by_side(wide: usize) -> usize {
+        wide
+    }
     fn fits(tokens: usize) -> bool {
         tokens > 0
     }
     #[allow(private_interfaces)]
     fn run(ops: &'static MatmulOps, groups: Groups<'_>, lane: Lane<'_>) {
-        let tokens = groups.x.tokens().next_multiple_of(Self::TOKENS);
-        for first in groups.range.clone().step_by(GROUPS) {
-            let range = first..groups.range.end.min(first + GROUPS);
-            let acc = &mut lane.acc[..range.len() * tokens];
-            acc.fill(Acc::ZERO);
+        let tokens = groups.x.tokens().next_multiple_of(ops.wide.tokens);
+        for first in groups.range.clone().step_by(ops.wide.groups) {
+            let range = first..groups.range.end.min(first + ops.wide.groups);
             let args = WideArgs {
                 weights: groups.matrix.groups(range.clone()),
                 groups: range.len(),
                 x: groups.x,
-                acc,
+                acc: &mut lane.acc[..range.len() * tokens],
                 panel: lane.panel,
+                out: Outputs::new(groups.out, groups.matrix.rows(), first),
             };
             // SAFETY: the matrix was made with `Kernels`, so the processor has the level; the
             // groups are claimed.
-            unsafe {
-                (ops.wide)(args);
-                for (g, acc) in range.zip(lane.acc.chunks_exact(tokens)) {
-                    groups.write(g, acc);
-                }
-            }
+            unsafe { (ops.wide.run)(args) };
         }
     }
 }
@@ -196,9 +203,9 @@ impl Scratch {
     /// There is not enough memory.
     pub fn new(lanes: usize, max_tokens: usize) -> Result<Scratch, AllocError> {
         let too_many = AllocError { bytes: usize::MAX };
-        let tokens = max_tokens.checked_next_multiple_of(8).ok_or(too_many)?;
+        let tokens = max_tokens.checked_next_multiple_of(16).ok_or(too_many)?;
         let accs = tokens
-            .checked_mul(GROUPS)
+            .checked_mul(MAX_GROUPS)
             .and_then(|n| n.checked_mul(lanes))
             .ok_or(too_many)?;
         let panels = lanes.checked_mul(PANEL_BYTES).ok_or(too_many)?;
@@ -258,8 +265,8 @@ pub struct MatmulJob<'a, T: Tile> {
     panels: Disjoint<'a, u8>,
     lanes: usize,
     groups: usize,
-    /// Bytes of the smallest group.
-    group_bytes: usize,
+    /// Groups that are worth a claim.
+    worth: usize,
     tile: PhantomData<T>,
 }
 
@@ -273,7 +280,7 @@ impl<'a, T: Tile> MatmulJob<'a, T> {
     /// when it runs on more lanes than the scratch memory was made for.
     pub fn new<const N: usize>(parts: [MatmulPart<'a>; N], scratch: &'a mut Scratch) -> Self {
         const { assert!(N > 0 && N <= MAX_PARTS) };
-        let (mut groups, mut group_bytes) = (0, usize::MAX);
+        let (mut groups, mut worth) = (0, 1);
         for MatmulPart { matrix, x, .. } in &parts {
             let tokens = x.tokens();
             assert!(
@@ -281,11 +288,13 @@ impl<'a, T: Tile> MatmulJob<'a, T> {
                 "{tokens} tokens do not fit"
             );
             assert!(
-                x.tile == T::TOKENS || x.tile == 0,
+                x.tile == T::side_by_side(matrix.ops().wide.tokens) || x.tile == 0,
                 "activations made for another tile"
             );
             groups += matrix.n_groups();
-            group_bytes = group_bytes.min(matrix.group_bytes());
+            worth = worth
+                .max(CLAIM_BYTES.div_ceil(matrix.group_bytes()))
+                .max(T::at_once(matrix.ops().wide.groups));
         }
         let mut inline = [const { None }; MAX_PARTS];
         for (to, part) in inline.iter_mut().zip(parts) {
@@ -297,17 +306,17 @@ impl<'a, T: Tile> MatmulJob<'a, T> {
             panels: Disjoint::new(&mut scratch.panels),
             lanes: scratch.lanes,
             groups,
-            group_bytes,
+            worth,
             tile: PhantomData,
         }
     }
 
     /// How many groups to claim at once. A claim costs two lanes some hundred nanoseconds, so it
-    /// is worth [`CLAIM_BYTES`] of weights; but no less than four claims for each lane, so that
-    /// a lane that comes last waits for little; and of many groups, a sixty-fourth of a share.
+    /// is worth [`CLAIM_BYTES`] of weights, or what a wide dispatch takes at once; but no less than
+    /// four claims for each lane, so that a lane that comes last waits for little; and of many
+    /// groups, a sixty-fourth of a share.
     fn step(&self, lanes: usize) -> usize {
-        let worth = CLAIM_BYTES.div_ceil(self.group_bytes);
-        worth
+        self.worth
             .min(self.groups / (4 * lanes))
             .max(self.groups / (64 * lanes))
             .next_multiple_of(T::STEP)

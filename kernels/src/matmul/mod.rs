@@ -19,9 +19,13 @@
 //!                    acc[group][tile] continues through the panel's run
 //! ```
 //!
+//! With AMX the wide route is another one, on tiles of sixteen tokens and sixteen rows: see `amx`.
+//!
 //! Each output is one f32 accumulator that runs through the blocks in ascending k whatever the
 //! tile, so all tiles give the same bits.
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) mod amx;
 mod block32;
 mod float;
 mod job;
@@ -29,6 +33,7 @@ mod matrix;
 mod superblock;
 #[cfg(test)]
 mod tests;
+mod write;
 
 pub use job::{MatmulJob, MatmulPart, Scratch, Tile, TileKind, TileT1, TileT4, TileT8, TileWide};
 pub use matrix::{PackError, PackJob, PackedMatrix, packed_bytes};
@@ -36,8 +41,9 @@ pub use matrix::{PackError, PackJob, PackedMatrix, packed_bytes};
 use crate::format::{
     GROUP_ROWS, PackFn, Shape, WeightType, block32 as b32, float as fl, superblock as sb,
 };
-use crate::quantize::ActivationView;
+use crate::quantize::{ActivationView, WIDE_TOKENS};
 use crate::simd::Simd;
+use write::Outputs;
 
 /// Sixteen rows' accumulators for one token, on a cache line.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +60,9 @@ impl Acc {
 /// Groups that a wide dispatch takes at once: while a tile of activations is in the first-level
 /// cache, it meets this many panels there.
 pub(crate) const GROUPS: usize = 2;
+
+/// The most groups that a wide dispatch of any level takes at once.
+pub(crate) const MAX_GROUPS: usize = 16;
 
 /// Values of k in a panel of quantized weights: two super-blocks. Two panels of some 11 KiB, a
 /// tile's 4 KiB of activations and its accumulators share a 48 KiB first-level cache.
@@ -88,7 +97,9 @@ pub(crate) struct TileArgs<'a> {
     pub(crate) acc: &'a mut [Acc],
 }
 
-/// Up to [`GROUPS`] groups times a whole batch.
+/// Up to [`WideOps::groups`] groups times a whole batch.
+///
+/// Whoever makes one has claimed the groups' outputs for this lane.
 pub(crate) struct WideArgs<'a> {
     /// The groups' packed bytes, one after the other.
     pub(crate) weights: &'a [u8],
@@ -96,10 +107,12 @@ pub(crate) struct WideArgs<'a> {
     pub(crate) groups: usize,
     /// The batch.
     pub(crate) x: &'a ActivationView<'a>,
-    /// `[groups, tokens rounded up to 8]`; added to.
+    /// `[groups, tokens rounded up to WideOps::tokens]`: scratch memory.
     pub(crate) acc: &'a mut [Acc],
     /// [`PANEL_BYTES`] of scratch memory, aligned to 64.
     pub(crate) panel: &'a mut [u8],
+    /// Where the products go.
+    pub(crate) out: Outputs<'a>,
 }
 
 /// What one format can do at one level.
@@ -107,8 +120,29 @@ pub(crate) struct MatmulOps {
     pub(crate) t1: unsafe fn(TileArgs<'_>),
     pub(crate) t4: unsafe fn(TileArgs<'_>),
     pub(crate) t8: unsafe fn(TileArgs<'_>),
-    pub(crate) wide: unsafe fn(WideArgs<'_>),
+    pub(crate) wide: WideOps,
     pub(crate) pack: PackFn,
+}
+
+/// The wide route of one format at one level.
+pub(crate) struct WideOps {
+    pub(crate) run: unsafe fn(WideArgs<'_>),
+    /// Tokens that lie side by side in quantized activations, and whose multiple batches are
+    /// rounded up to.
+    pub(crate) tokens: usize,
+    /// Groups that it takes at once, at most [`MAX_GROUPS`].
+    pub(crate) groups: usize,
+}
+
+impl WideOps {
+    /// Tiles of [`WIDE_TOKENS`] tokens, [`GROUPS`] groups at once.
+    const fn narrow(run: unsafe fn(WideArgs<'_>)) -> WideOps {
+        WideOps {
+            run,
+            tokens: WIDE_TOKENS,
+            groups: GROUPS,
+        }
+    }
 }
 
 /// One level's operations, by [`WeightType`].

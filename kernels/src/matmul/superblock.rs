@@ -9,7 +9,7 @@
 //! acc   = fma(d * dx, (total - offset * sums) as f32, acc)
 //! ```
 
-use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, dot, min};
+use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, WideOps, dot, min};
 use crate::format::superblock::SuperBlock;
 use crate::format::{Pack, Shape, pack_group};
 use crate::memory::{Plain, cast, cast_mut};
@@ -26,7 +26,7 @@ where
         t1: entry::<S, Small<F, 1>>,
         t4: entry::<S, Small<F, 4>>,
         t8: entry::<S, Small<F, 8>>,
-        wide: entry::<S, Wide<F>>,
+        wide: WideOps::narrow(entry::<S, Wide<F>>),
         pack: pack_group::<F>,
     }
 }
@@ -169,7 +169,7 @@ impl<H: Shape> Source for Unpacked<H> {
 fn blocks<'a>(x: &ActivationView<'a>) -> Q8x256<'a> {
     match x.data {
         Data::Q8x256(x) => x,
-        _ => unreachable!("MatmulPart::new checks the kind"),
+        _ => unreachable!("kind and tile were checked"),
     }
 }
 
@@ -337,15 +337,17 @@ impl<F: SuperBlock> Kernel for Wide<F> {
             x,
             acc,
             panel,
+            out,
         }: WideArgs<'_>,
     ) {
         const RUN: usize = K_RUN / 256;
         let n = x.k() / 256;
-        let x = blocks(x);
+        let (n_tokens, x) = (x.tokens(), blocks(x));
         let (q, head) = (x.q.as_chunks::<8>().0, x.head.as_chunks::<8>().0);
         let weights = cast::<F::Block>(weights);
         let panels = &mut cast_mut::<Panel>(&mut panel[..GROUPS * RUN * size_of::<Panel>()])[..];
         let tiles = q.len() / n;
+        acc.fill(Acc::ZERO);
         for from in (0..n).step_by(RUN) {
             let len = RUN.min(n - from);
             for g in 0..groups {
@@ -364,6 +366,7 @@ impl<F: SuperBlock> Kernel for Wide<F> {
                 }
             }
         }
+        out.write(s, acc, 8 * tiles, 0..n_tokens);
     }
 }
 

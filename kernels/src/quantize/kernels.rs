@@ -1,6 +1,7 @@
 //! The quantization kernels: one tile of rows at a time.
 
-use super::{Head32, Head256, Quads32, Quads256};
+use super::tiles::{TILE_TOKENS, TileTable};
+use super::{Head32, Head256, Quads32, Quads256, WIDE_TOKENS};
 use crate::memory::Plain;
 use crate::simd::{Entry, Kernel, Simd, entry};
 
@@ -8,6 +9,8 @@ use crate::simd::{Entry, Kernel, Simd, entry};
 pub(crate) struct Table {
     pub(super) q8x32: Entry<Quantize32>,
     pub(super) q8x256: Entry<Quantize256>,
+    /// What the wide route takes instead, where it runs on tiles.
+    pub(super) tiles: Option<TileTable>,
 }
 
 impl Table {
@@ -15,6 +18,27 @@ impl Table {
         Table {
             q8x32: entry::<S, Quantize32>,
             q8x256: entry::<S, Quantize256>,
+            tiles: None,
+        }
+    }
+
+    /// The same with tiles for the wide route.
+    #[cfg_attr(
+        not(all(target_os = "linux", target_arch = "x86_64")),
+        allow(dead_code)
+    )]
+    pub(crate) const fn with_tiles<S: Simd>() -> Table {
+        Table {
+            tiles: Some(TileTable::of::<S>()),
+            ..Table::of::<S>()
+        }
+    }
+
+    /// Tokens that lie side by side in the activations of the wide route.
+    pub(super) const fn wide_tokens(&self) -> usize {
+        match self.tiles {
+            Some(_) => TILE_TOKENS,
+            None => WIDE_TOKENS,
         }
     }
 }
@@ -33,7 +57,7 @@ pub(crate) struct Rows<'a, Q, H> {
 
 /// The largest of |v|, as bits.
 #[inline(always)]
-fn largest<S: Simd, const N: usize>(s: S, v: &[[f32; 16]; N]) -> f32 {
+pub(super) fn largest<S: Simd, const N: usize>(s: S, v: &[[f32; 16]; N]) -> f32 {
     let sign = s.splat_i32(0x7fff_ffff);
     let mut most = s.zero_i32();
     for v in v {
@@ -44,13 +68,13 @@ fn largest<S: Simd, const N: usize>(s: S, v: &[[f32; 16]; N]) -> f32 {
 
 /// 127 / amax, or 0.
 #[inline(always)]
-fn inverse(amax: f32) -> f32 {
+pub(super) fn inverse(amax: f32) -> f32 {
     if amax == 0.0 { 0.0 } else { 127.0 / amax }
 }
 
 /// Sixteen values to signed bytes; their sum.
 #[inline(always)]
-fn quantize16<S: Simd>(s: S, v: &[f32; 16], inverse: S::F32, q: &mut [i32; 4]) -> i32 {
+pub(super) fn quantize16<S: Simd>(s: S, v: &[f32; 16], inverse: S::F32, q: &mut [i32; 4]) -> i32 {
     let low = s.splat_i32(-127);
     let n = s.round_i32(s.mul(s.load(v), inverse));
     let n = s.select_i32(s.gt_i32(n, s.splat_i32(127)), low, n);
@@ -61,6 +85,37 @@ fn quantize16<S: Simd>(s: S, v: &[f32; 16], inverse: S::F32, q: &mut [i32; 4]) -
         *quad = i32::from_le_bytes(*bytes);
     }
     s.reduce_add_i32(n)
+}
+
+/// What is known of 32 quantized values.
+pub(super) struct Block32 {
+    /// The scale.
+    pub(super) d: f32,
+    /// The scaled sum.
+    pub(super) s: f32,
+    /// The sum.
+    pub(super) sum: i32,
+}
+
+/// Quantizes 32 values.
+#[inline(always)]
+pub(super) fn scales32<S: Simd>(s: S, v: &[[f32; 16]; 2], q: &mut Quads32) -> Block32 {
+    let amax = largest(s, v);
+    let d0 = amax / 127.0;
+    let id = s.splat(inverse(amax));
+    let out: &mut [[i32; 4]; 2] = halves_mut(q);
+    let sum = quantize16(s, &v[0], id, &mut out[0]) + quantize16(s, &v[1], id, &mut out[1]);
+    let mut pair = [0.0; 16];
+    pair[0] = d0;
+    pair[1] = d0 * sum as f32;
+    let mut half = [0; 16];
+    s.store_f16(s.load(&pair), &mut half);
+    s.store(s.load_f16(&half), &mut pair);
+    Block32 {
+        d: pair[0],
+        s: pair[1],
+        sum,
+    }
 }
 
 /// Quantizes a tile to blocks of 32.
@@ -81,22 +136,11 @@ impl Kernel for Quantize32 {
         } = args;
         for (t, row) in x.chunks_exact(k).enumerate() {
             for (b, v) in row.as_chunks::<32>().0.iter().enumerate() {
-                let v: &[[f32; 16]; 2] = halves(v);
-                let amax = largest(s, v);
-                let d0 = amax / 127.0;
-                let id = s.splat(inverse(amax));
-                let out: &mut [[i32; 4]; 2] = halves_mut(&mut q[b * tile + t]);
-                let sum =
-                    quantize16(s, &v[0], id, &mut out[0]) + quantize16(s, &v[1], id, &mut out[1]);
-                let mut pair = [0.0; 16];
-                pair[0] = d0;
-                pair[1] = d0 * sum as f32;
-                let mut half = [0; 16];
-                s.store_f16(s.load(&pair), &mut half);
-                s.store(s.load_f16(&half), &mut pair);
-                head[b * tile + t] = Head32 {
-                    d: pair[0],
-                    s: pair[1],
+                let at = b * tile + t;
+                let Block32 { d, s, sum } = scales32(s, halves(v), &mut q[at]);
+                head[at] = Head32 {
+                    d,
+                    s,
                     minus: [-8 * sum, -16 * sum, -128 * sum],
                 };
             }
@@ -180,7 +224,7 @@ fn clear<Q: Plain, H: Plain>(from: usize, tile: usize, q: &mut [Q], head: &mut [
 }
 
 #[inline(always)]
-fn halves<T>(v: &[T; 32]) -> &[[T; 16]; 2] {
+pub(super) fn halves<T>(v: &[T; 32]) -> &[[T; 16]; 2] {
     let (chunks, _) = v.as_chunks::<16>();
     chunks.first_chunk().expect("32 is twice 16")
 }
@@ -192,7 +236,7 @@ fn halves_mut(v: &mut Quads32) -> &mut [[i32; 4]; 2] {
 }
 
 #[inline(always)]
-fn sixteenths(v: &[f32; 256]) -> &[[f32; 16]; 16] {
+pub(super) fn sixteenths(v: &[f32; 256]) -> &[[f32; 16]; 16] {
     let (chunks, _) = v.as_chunks::<16>();
     chunks.first_chunk().expect("256 is sixteen times 16")
 }

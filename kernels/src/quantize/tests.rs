@@ -15,8 +15,8 @@ fn bytes(words: &[i32]) -> Vec<i32> {
 }
 
 /// Checks a view against the words, padding included.
-fn check(view: ActivationView<'_>, x: &[f32], tile: usize) {
-    let (tokens, k) = (view.tokens(), view.k());
+fn check(view: ActivationView<'_>, x: &[f32]) {
+    let (tokens, k, tile) = (view.tokens(), view.k(), view.tile);
     assert_eq!(tokens * k, x.len());
     let len = view.kind().block_len();
     let (blocks, padded) = (k / len, tokens.next_multiple_of(tile));
@@ -52,6 +52,27 @@ fn check(view: ActivationView<'_>, x: &[f32], tile: usize) {
                     assert_eq!(head.sums16.to_vec(), pairs(sums(16)));
                     assert_eq!(head.sums32.to_vec(), pairs(sums(32)));
                 }
+                Data::Tiles32(tiles) => {
+                    let (tile, t) = (&tiles[t / TILE_TOKENS * blocks + b], t % TILE_TOKENS);
+                    assert_eq!(bytes(&tile.q[t]), q);
+                    assert_same("tile", &[tile.d[t], tile.s[t]], &[d, s]);
+                }
+                Data::Tiles256(tiles) => {
+                    let (tile, t) = (&tiles[t / TILE_TOKENS * blocks + b], t % TILE_TOKENS);
+                    let words: Vec<i32> = tile.q.iter().flat_map(|q| q[t]).collect();
+                    assert_eq!(bytes(&words), q);
+                    assert_same("tile", &[tile.d[t]], &[d]);
+                    let digits = |word: i32| {
+                        let [low, rest] = [word << 16, word & !0xffff].map(|half| {
+                            let value = f32::from_bits(half as u32);
+                            assert_eq!(value.fract(), 0.0);
+                            value as i32
+                        });
+                        assert!((0..16).contains(&low) && rest % 16 == 0);
+                        low + rest
+                    };
+                    assert_eq!(tile.sums[t].map(digits).to_vec(), sums(16));
+                }
             }
         }
     }
@@ -78,11 +99,14 @@ fn run<T: Tile>(kind: ActivationKind, x: &[f32], tokens: usize) {
             x,
             tokens,
         ));
-        check(buffers.view(), x, T::TOKENS);
+        let view = buffers.view();
+        let wide = kernels.0.quantize.wide_tokens();
+        assert_eq!(view.tile, T::side_by_side(wide));
+        check(view, x);
         let mut lanes = Lanes::new(3, crate::Patience::SharedCores).unwrap();
         let mut job = QuantizeJob::<T>::new(kernels, &mut buffers, kind, x, tokens);
         parallel(&mut lanes, &mut job).unwrap();
-        check(buffers.view(), x, T::TOKENS);
+        check(buffers.view(), x);
     }
 }
 

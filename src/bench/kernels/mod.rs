@@ -60,7 +60,7 @@ pub struct KernelsArgs {
     #[arg(long, value_name = "MS", default_value = "20",
           value_parser = clap::value_parser!(u16).range(1..))]
     pub sample_ms: u16,
-    /// Instruction set of EMEL's kernels: auto, scalar, avx2, avxvnni or avx512
+    /// Instruction set of EMEL's kernels: auto, scalar, avx2, avxvnni, avx512 or amx
     #[arg(long, value_name = "LEVEL", default_value = "auto",
           value_parser = crate::bench::worker::level_name)]
     pub isa: String,

@@ -45,7 +45,7 @@ pub struct RunArgs {
     /// Timed runs of each engine, after one that warms up
     #[arg(short = 'n', long, value_name = "N", default_value = "3")]
     pub runs: NonZeroUsize,
-    /// Instruction set of EMEL's kernels: auto, scalar, avx2, avxvnni or avx512
+    /// Instruction set of EMEL's kernels: auto, scalar, avx2, avxvnni, avx512 or amx
     #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = level_name)]
     pub isa: String,
     /// EMEL's prefill route: auto, scalar, chunk4, chunk8 or wide

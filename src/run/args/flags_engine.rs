@@ -72,7 +72,7 @@ pub(super) const FLAGS: &[Flag] = &[
         dash: &[],
         env: &["EMEL_ISA"],
         chapter: Chapter::Engine,
-        help: "Instruction set: auto, scalar, avx2, avxvnni, avx512 [default: auto]",
+        help: "Instruction set: auto, scalar, avx2, avxvnni, avx512, amx [default: auto]",
         more: "auto takes the best that the processor has. Results are the same bits on all; \
                this is for measuring and for checking that.",
         act: Value("NAME", |c, v| {

@@ -133,6 +133,48 @@ fn random_shapes_equal_the_naive_product() {
     }
 }
 
+/// Batches of up to two and a half pairs of tiles, groups that make no pair, runs cut short.
+#[test]
+fn every_count_of_tokens_equals_the_naive_product() {
+    let mut rng = Rng(8);
+    for ty in WeightType::ALL {
+        for (rows, n) in [(40, 512), (9, 256), (20, 512 + 3 * 32)] {
+            let k = n / ty.block_len() * ty.block_len();
+            let (most, blocks) = (70, rows * k / ty.block_len());
+            let src = blocks::random(&mut rng, ty, blocks, Values::Random, Scales::Usual);
+            let x = activations(&mut rng, most * k, false);
+            let wanted = naive::product(ty, rows, k, &src, &x);
+            for kernels in levels().split_off(1) {
+                let matrix = packed(kernels, ty, rows, k, &src);
+                for tokens in 1..=most {
+                    let found = product::<TileWide>(kernels, &matrix, &x[..tokens * k]);
+                    let what = format!("{} {rows}x{k}, {tokens} tokens, {kernels:?}", ty.name());
+                    assert_same(&what, &found, &wanted[..tokens * rows]);
+                }
+            }
+        }
+    }
+}
+
+/// More groups than a wide dispatch takes at once, and blocks that fill no run.
+#[test]
+fn many_groups_equal_the_naive_product() {
+    let mut rng = Rng(9);
+    for ty in WeightType::ALL {
+        let (rows, tokens) = (16 * (MAX_GROUPS + 3) + 5, 33);
+        let k = 7 * ty.block_len().max(32);
+        let blocks = rows * k / ty.block_len();
+        let src = blocks::random(&mut rng, ty, blocks, Values::Random, Scales::Usual);
+        let x = activations(&mut rng, tokens * k, false);
+        let wanted = naive::product(ty, rows, k, &src, &x);
+        for kernels in levels() {
+            let matrix = packed(kernels, ty, rows, k, &src);
+            let found = product::<TileWide>(kernels, &matrix, &x);
+            assert_same(&format!("{} {kernels:?}", ty.name()), &found, &wanted);
+        }
+    }
+}
+
 #[test]
 fn rows_many_superblocks_deep_equal_the_naive_product() {
     let mut rng = Rng(2);
