@@ -2,9 +2,9 @@
 //!
 //! A [`Job`] is data: shared inputs, exclusive outputs, all checked when it was made. Running it
 //! means calling [`Job::part`] on the caller ([`serial`]) or on the caller and the pool's workers
-//! at once ([`parallel`]). Work is handed out by [`Part::claim`], an atomic counter that gives
-//! every index to exactly one lane, so lanes write disjoint outputs in any order; the arithmetic
-//! of each output element is fixed, hence any number of lanes gives the same bits.
+//! at once ([`parallel`]). Work is handed out by [`Part::claim`], which gives every index to
+//! exactly one lane, so lanes write disjoint outputs in any order; the arithmetic of each output
+//! element is fixed, hence any number of lanes gives the same bits.
 //!
 //! # How a dispatch runs
 //!
@@ -28,6 +28,7 @@
 //! [`LaneError::Panicked`], and the pool refuses every later job: a half-written output is never
 //! taken for a result.
 
+mod claims;
 mod disjoint;
 
 use std::cell::UnsafeCell;
@@ -41,6 +42,7 @@ use std::thread::JoinHandle;
 use crossbeam_utils::CachePadded;
 use crossbeam_utils::sync::{Parker, Unparker};
 
+use claims::Claims;
 pub(crate) use disjoint::Disjoint;
 
 /// The most lanes a pool can have; more is a mistake in the caller's arithmetic.
@@ -95,8 +97,7 @@ pub trait Job: Sync {
 /// One lane's view of a running job of type `J`.
 pub struct Part<'a, J: ?Sized> {
     index: usize,
-    of: usize,
-    claimed: &'a AtomicUsize,
+    claims: Claims<'a>,
     job: PhantomData<fn(&J)>,
 }
 
@@ -108,35 +109,21 @@ impl<J: ?Sized> Part<'_, J> {
 
     /// How many lanes the dispatch may use, at least 1.
     pub fn of(&self) -> usize {
-        self.of
+        self.claims.lanes()
     }
 
-    /// Claims the next `chunk` (at least 1) indices below `total`; fewer at the end, `None` when
-    /// all are taken.
+    /// Claims the next `chunk` (at least 1) indices below `total`; fewer at the end of a lane's
+    /// share, `None` when all are taken.
     ///
-    /// Across all lanes of one dispatch, no index is ever given twice, whatever totals and
-    /// chunks are asked for.
+    /// Across all lanes of one dispatch, no index is ever given twice, whatever chunks are asked
+    /// for.
+    ///
+    /// # Panics
+    ///
+    /// When this dispatch has claimed with another `total`, or `total` is `usize::MAX`.
     #[inline]
     pub fn claim(&self, total: usize, chunk: usize) -> Option<Range<usize>> {
-        // A compare-and-swap to the exact end, instead of an addition that could run past
-        // `total` and, repeated often enough, wrap round to indices already given.
-        // Relaxed: what lanes write is published by the join, not by the claim.
-        let mut start = self.claimed.load(Ordering::Relaxed);
-        loop {
-            if start >= total {
-                return None;
-            }
-            let end = start.saturating_add(chunk.max(1)).min(total);
-            match self.claimed.compare_exchange_weak(
-                start,
-                end,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return Some(start..end),
-                Err(now) => start = now,
-            }
-        }
+        self.claims.next(self.index, total, chunk)
     }
 
     /// Claims one index below `total`.
@@ -148,11 +135,12 @@ impl<J: ?Sized> Part<'_, J> {
 
 /// Runs `job` on the caller alone. A panic in the job unwinds through this call.
 pub fn serial<J: Job>(job: &mut J) {
-    let claimed = AtomicUsize::new(0);
+    let (total, taken) = (AtomicUsize::new(0), [CachePadded::new(AtomicUsize::new(0))]);
+    let claims = Claims::new(&total, &taken);
+    claims.reset();
     job.part(&Part {
         index: 0,
-        of: 1,
-        claimed: &claimed,
+        claims,
         job: PhantomData,
     });
 }
@@ -183,7 +171,7 @@ pub fn parallel<J: Job>(lanes: &mut Lanes, job: &mut J) -> Result<(), LaneError>
 #[derive(Clone, Copy)]
 struct Task {
     job: *const (),
-    run: unsafe fn(*const (), usize, usize, &AtomicUsize),
+    run: unsafe fn(*const (), usize, Claims<'_>),
 }
 
 /// Calls `part` of the job of type `J` at `job`.
@@ -191,13 +179,12 @@ struct Task {
 /// # Safety
 ///
 /// - `job` points to a `J` that lives and is borrowed for this dispatch throughout the call.
-unsafe fn run_part<J: Job>(job: *const (), index: usize, of: usize, claimed: &AtomicUsize) {
+unsafe fn run_part<J: Job>(job: *const (), index: usize, claims: Claims<'_>) {
     // SAFETY: the caller's obligation; `J: Sync`, so any thread may hold the reference.
     let job: &J = unsafe { &*job.cast::<J>() };
     job.part(&Part {
         index,
-        of,
-        claimed,
+        claims,
         job: PhantomData,
     });
 }
@@ -214,7 +201,9 @@ struct Shared {
     /// The running task. Written by the caller while every worker is IDLE or PARKED; read by a
     /// worker only after it moved its own state from READY to RUNNING.
     task: UnsafeCell<Task>,
-    claimed: CachePadded<AtomicUsize>,
+    /// What the running task's claims are made on: the total, and a counter a lane.
+    total: CachePadded<AtomicUsize>,
+    taken: Box<[CachePadded<AtomicUsize>]>,
     states: Box<[CachePadded<AtomicU8>]>,
     /// Whether the caller is parked, or about to, waiting for a worker to finish.
     caller_waits: CachePadded<AtomicBool>,
@@ -232,18 +221,21 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 impl Shared {
+    fn claims(&self) -> Claims<'_> {
+        Claims::new(&self.total, &self.taken)
+    }
+
     /// Runs the current task as `lane`, keeping a panic from unwinding further.
     ///
     /// # Safety
     ///
     /// - Called during a dispatch only, by the caller (lane 0) or by a worker in state RUNNING.
     unsafe fn run(&self, lane: usize) {
-        let of = self.states.len() + 1;
         // SAFETY: during a dispatch nobody writes the task.
         let task = unsafe { *self.task.get() };
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: `parallel` made the task from a job it borrows until the join.
-            unsafe { (task.run)(task.job, lane, of, &self.claimed) }
+            unsafe { (task.run)(task.job, lane, self.claims()) }
         }));
         if let Err(payload) = outcome {
             // Dropping a payload may run code that panics again.
@@ -252,7 +244,7 @@ impl Shared {
                 self.panicked
                     .compare_exchange(0, lane + 1, Ordering::Relaxed, Ordering::Relaxed);
             // The others need not finish work that is already lost.
-            self.claimed.store(usize::MAX, Ordering::Relaxed);
+            self.claims().close();
         }
     }
 }
@@ -319,7 +311,10 @@ impl Lanes {
                 job: std::ptr::null(),
                 run: run_part::<Nothing>,
             }),
-            claimed: CachePadded::new(AtomicUsize::new(0)),
+            total: CachePadded::new(AtomicUsize::new(0)),
+            taken: (0..n)
+                .map(|_| CachePadded::new(AtomicUsize::new(0)))
+                .collect(),
             states: (1..n)
                 .map(|_| CachePadded::new(AtomicU8::new(IDLE)))
                 .collect(),
@@ -361,7 +356,7 @@ impl Lanes {
         // SAFETY: `&mut self` and the join of the dispatch before: no worker is RUNNING, and
         // none becomes so before its state is set READY below.
         unsafe { *shared.task.get() = task };
-        shared.claimed.store(0, Ordering::Relaxed);
+        shared.claims().reset();
         for (state, worker) in shared.states.iter().zip(&self.workers) {
             if state.swap(READY, Ordering::AcqRel) == PARKED {
                 worker.unparker.unpark();

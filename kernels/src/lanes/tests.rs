@@ -77,24 +77,6 @@ fn every_index_is_claimed_once() {
 }
 
 #[test]
-fn claims_never_repeat_for_odd_totals_and_chunks() {
-    let claimed = AtomicUsize::new(0);
-    let part = Part::<Nothing> {
-        index: 0,
-        of: 1,
-        claimed: &claimed,
-        job: PhantomData,
-    };
-    assert_eq!(part.claim(10, 4), Some(0..4));
-    assert_eq!(part.claim(5, 4), Some(4..5));
-    assert_eq!(part.claim(3, 1), None);
-    assert_eq!(part.claim(usize::MAX, usize::MAX - 1), Some(5..usize::MAX));
-    for _ in 0..3 {
-        assert_eq!(part.claim(usize::MAX, usize::MAX), None);
-    }
-}
-
-#[test]
 fn a_pool_is_reused_for_many_forks() {
     for (n, forks) in [(2, 100_000), (8, 10_000)] {
         let mut lanes = Lanes::new(n, Patience::SharedCores).unwrap();
