@@ -227,11 +227,7 @@ impl AdvanceStateMachineContext for Context<'_> {
 ///
 /// # Errors
 /// What a pass failed with.
-pub(super) fn run(
-    engine: &mut Engine,
-    pending: TokenId,
-    left: usize,
-) -> Result<(), EngineError> {
+pub(super) fn run(engine: &mut Engine, pending: TokenId, left: usize) -> Result<(), EngineError> {
     let free = engine.memory.n_ctx() - engine.memory.n_past();
     let room = free.min(left).saturating_sub(1);
     let mut failure = None;

@@ -50,8 +50,7 @@ impl<P: Pass> Context<'_, P> {
         &mut self,
         action: impl FnOnce(&mut Engine, usize, usize) -> Result<(), EngineError>,
     ) -> Result<(), ()> {
-        action(self.engine, self.rows.len(), self.pool)
-            .map_err(|error| *self.failure = Some(error))
+        action(self.engine, self.rows.len(), self.pool).map_err(|error| *self.failure = Some(error))
     }
 }
 

@@ -91,7 +91,7 @@ impl Default for SpeculationPolicy {
             },
             credit: 1.25,
             allowance: 0.01,
-            credit_max: 4.0,
+            credit_max: 8.0,
             rest_max: 64,
         }
     }
@@ -268,9 +268,7 @@ impl Speculator {
     pub fn wants_some(&self, room: usize, depth: usize) -> bool {
         let draft = self.drafted(room);
         let rows = draft + 1;
-        draft > 0
-            && self.wide(rows) < rows as f64
-            && self.allows(draft, self.wide(rows), depth)
+        draft > 0 && self.wide(rows) < rows as f64 && self.allows(draft, self.wide(rows), depth)
     }
 
     fn allows(&self, draft: usize, cost: f64, depth: usize) -> bool {
@@ -293,7 +291,9 @@ impl Speculator {
     /// positions, in plain steps there.
     fn relative(&self, cost: f64, rows: usize, depth: usize) -> f64 {
         let layers = self.attention.iter();
-        let work: f64 = layers.map(|&(window, work)| window.min(depth) as f64 * work).sum();
+        let work: f64 = layers
+            .map(|&(window, work)| window.min(depth) as f64 * work)
+            .sum();
         let attention = self.policy.costs.attention * work / self.weights;
         (cost + attention * rows as f64) / (1.0 + attention)
     }
@@ -403,9 +403,9 @@ impl Speculator {
 fn latest(cached: &[TokenId], pending: TokenId, ngram: usize) -> Option<usize> {
     let before = ngram - 1;
     let last = &cached[cached.len().saturating_sub(before)..];
-    (ngram..=cached.len()).rev().find(|&end| {
-        cached[end - 1] == pending && cached[end - ngram..end - 1] == *last
-    })
+    (ngram..=cached.len())
+        .rev()
+        .find(|&end| cached[end - 1] == pending && cached[end - ngram..end - 1] == *last)
 }
 
 #[cfg(test)]
