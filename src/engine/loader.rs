@@ -9,7 +9,7 @@ use super::error::EngineError;
 use super::memory::Memory;
 use super::observer::{Event, Observer};
 use super::pools::Pools;
-use super::speculation::{SpeculationPolicy, Speculator};
+use super::speculation::{SpeculationPolicy, Speculator, Work};
 use super::weights::{Embedding, LayerWeights, Weights};
 use super::workspace::Workspace;
 use super::{Engine, ExecutionPolicy, RoutePolicy};
@@ -505,7 +505,7 @@ impl LoadStateMachineContext for Context<'_> {
                 row_bytes: table.row_bytes() as usize,
                 scale: spec.embedding_scale.unwrap_or(1.0),
             };
-            let speculator = Speculator::new(speculation, &spec, n_ubatch);
+            let speculator = Speculator::new(speculation, Work::of(&spec), n_ubatch);
             let n_logits = speculator.n_rows();
             let lanes = pools.widest();
             let engine = Engine {

@@ -1,112 +1,17 @@
-//! Drafts without a draft model: what is likely to come is what followed the same tokens before.
-//!
-//! The last n tokens are looked for in the prompt and the output so far, longest n first; what
-//! followed their latest earlier occurrence is the draft, going round when it reaches the end, so
-//! that a repetition is continued for as long as wanted. One pass verifies a draft (see
-//! [`advance`](super::advance)), and since every route gives the same bits, output does not depend
-//! on drafts; only speed does.
-//!
-//! Whether drafting pays is counted, never timed. A pass over several tokens costs so many plain
-//! steps ([`VerifyCosts`]) and yields at least one token; the difference goes to an account. Plain
-//! steps earn a small allowance, and a draft must be affordable even if all of it is wrong:
-//!
-//! ```text
-//! balance  = credit, and with each plain step + allowance, with each draft + tokens - cost
-//! a draft may be verified while  balance + 1 >= cost
-//! ```
-//!
-//! So the account never runs dry, and as long as the costs are true, a text of N tokens takes no
-//! longer than N * (1 + allowance) + credit plain steps. What follows a bad draft is patience: it
-//! takes longer evidence (n grows) and a growing number of plain steps before the next, which is
-//! short. Drafts that are accepted whole get longer.
+//! The draft at hand, and the account of what drafts have cost and yielded.
 
-use super::counters::DraftCounts;
-use crate::model::{LayerSpec, ModelSpec};
+use super::super::counters::DraftCounts;
+use super::{SpeculationPolicy, Work};
 use crate::tokenizer::TokenId;
-
-/// Whether and how output is drafted ahead. No result depends on it, only speed does.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SpeculationPolicy {
-    /// Most tokens of a draft; 0 drafts nothing.
-    pub draft_max: usize,
-    /// Fewest tokens of a draft.
-    pub draft_min: usize,
-    /// The longest run of tokens that is looked for.
-    pub ngram_max: usize,
-    /// The shortest; at least 1.
-    pub ngram_min: usize,
-    /// What verifying costs.
-    pub costs: VerifyCosts,
-    /// What bad drafts may cost at first, in plain steps.
-    pub credit: f64,
-    /// What each plain step adds to that.
-    pub allowance: f64,
-    /// The most that may be saved up.
-    pub credit_max: f64,
-    /// The most plain steps between a bad draft and the next.
-    pub rest_max: usize,
-}
-
-/// What a pass that verifies a draft costs, in plain steps of the model at a short context.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct VerifyCosts {
-    /// Four tokens on the chunk4 route.
-    pub chunk4: f64,
-    /// Eight tokens on the chunk8 route.
-    pub chunk8: f64,
-    /// The wide route, before the first token.
-    pub wide: f64,
-    /// Each token of the wide route.
-    pub wide_token: f64,
-    /// A multiply-add of attention, in multiply-adds of a plain step's weights. Attention is paid
-    /// by every token apart, so drafts gain less the longer the context is.
-    pub attention: f64,
-}
-
-impl SpeculationPolicy {
-    /// No drafts.
-    pub fn off() -> Self {
-        Self {
-            draft_max: 0,
-            ..Self::default()
-        }
-    }
-}
-
-/// Drafts of up to 16 tokens, with costs measured on small models, which gain least: the larger
-/// the model, the more a plain step is spent on reading weights that a pass reads once.
-impl Default for SpeculationPolicy {
-    fn default() -> Self {
-        Self {
-            draft_max: 16,
-            draft_min: 0,
-            ngram_max: 4,
-            ngram_min: 2,
-            costs: VerifyCosts {
-                chunk4: 1.6,
-                chunk8: 2.6,
-                wide: 1.0,
-                wide_token: 0.25,
-                attention: 1.0,
-            },
-            credit: 1.25,
-            allowance: 0.01,
-            credit_max: 8.0,
-            rest_max: 64,
-        }
-    }
-}
 
 /// Drafted tokens that make the shortest ordinary pass, with the pending token before them.
 const SHORTEST: usize = 3;
 
 /// The draft at hand, and whether drafting pays.
-pub(super) struct Speculator {
+pub(in super::super) struct Speculator {
     policy: SpeculationPolicy,
-    /// Multiply-adds of a token with all weights.
-    weights: f64,
-    /// Window of each layer, and multiply-adds of a token's attention with one position.
-    attention: Vec<(usize, f64)>,
+    /// What a token costs.
+    work: Work,
     /// The most tokens of a pass.
     n_rows: usize,
     /// The tokens whose logits the last pass left, row by row: the one that was pending then, and
@@ -130,30 +35,17 @@ pub(super) struct Speculator {
     counts: DraftCounts,
 }
 
-/// Multiply-adds of one layer's weights for one token.
-fn layer_weights(spec: &LayerSpec, d_model: usize) -> usize {
-    let attention = spec.q_dim() + spec.k_dim() + spec.v_dim() + spec.o_dim();
-    d_model * (attention + 3 * spec.d_ff)
-}
-
 impl Speculator {
     /// Nothing drafted yet. Passes hold up to `n_ubatch` tokens.
-    pub fn new(policy: SpeculationPolicy, spec: &ModelSpec, n_ubatch: usize) -> Self {
+    pub fn new(policy: SpeculationPolicy, work: Work, n_ubatch: usize) -> Self {
         let n_rows = policy.draft_max.saturating_add(1).min(n_ubatch);
-        let layers = spec.layers.iter();
-        let weights: usize = layers.map(|layer| layer_weights(layer, spec.d_model)).sum();
-        let attention = spec.layers.iter().map(|layer| {
-            let work = layer.n_head * (layer.head_dim_k + layer.head_dim_v);
-            (layer.window.unwrap_or(usize::MAX), work as f64)
-        });
         let mut speculator = Self {
             policy: SpeculationPolicy {
                 ngram_min: policy.ngram_min.max(1),
                 ngram_max: policy.ngram_max.max(policy.ngram_min).max(1),
                 ..policy
             },
-            weights: (weights + spec.d_model * spec.n_vocab) as f64,
-            attention: attention.collect(),
+            work,
             n_rows,
             tokens: Vec::with_capacity(n_rows),
             next: 0,
@@ -290,11 +182,8 @@ impl Speculator {
     /// What a pass of `rows` tokens that costs `cost` at a short context costs with `depth` cached
     /// positions, in plain steps there.
     fn relative(&self, cost: f64, rows: usize, depth: usize) -> f64 {
-        let layers = self.attention.iter();
-        let work: f64 = layers
-            .map(|&(window, work)| window.min(depth) as f64 * work)
-            .sum();
-        let attention = self.policy.costs.attention * work / self.weights;
+        let share = self.work.attention_share(depth);
+        let attention = self.policy.costs.attention * share;
         (cost + attention * rows as f64) / (1.0 + attention)
     }
 
@@ -409,4 +298,230 @@ fn latest(cached: &[TokenId], pending: TokenId, ngram: usize) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::super::VerifyCosts;
+    use super::*;
+
+    /// A speculator over two layers, one of them with a short window.
+    fn speculator(policy: SpeculationPolicy) -> Speculator {
+        let work = Work {
+            weights: 1e6,
+            attention: vec![(20, 1e3), (usize::MAX, 1e3)],
+        };
+        Speculator::new(policy, work, 512)
+    }
+
+    fn simple() -> SpeculationPolicy {
+        SpeculationPolicy {
+            costs: VerifyCosts {
+                chunk4: 1.5,
+                chunk8: 2.5,
+                wide: 1.0,
+                wide_token: 0.25,
+                attention: 0.0,
+            },
+            ..SpeculationPolicy::default()
+        }
+    }
+
+    /// Looks as the machine does, from the longest run to the shortest that counts.
+    fn search(speculator: &mut Speculator, cached: &[TokenId], pending: TokenId) -> bool {
+        speculator.look(cached, pending);
+        while !speculator.has_found() && speculator.may_shorten() {
+            speculator.shorten(cached, pending);
+        }
+        speculator.has_found()
+    }
+
+    /// The draft after `text`, whose last token is pending.
+    fn drafted(text: &[TokenId], draft: usize) -> Option<Vec<TokenId>> {
+        let mut speculator = speculator(simple());
+        let (pending, cached) = text.split_last()?;
+        search(&mut speculator, cached, *pending)
+            .then(|| speculator.draft(cached, *pending, draft, 1.0)[1..].to_vec())
+    }
+
+    /// Verifies a draft of `draft` tokens of which `right` turn out right, and settles it.
+    fn verify(speculator: &mut Speculator, draft: usize, right: usize, cost: f64) {
+        speculator.look(&[1, 1, 1, 1, 1], 1);
+        let tokens = speculator.draft(&[1, 1, 1, 1, 1], 1, draft, cost);
+        speculator.verified(tokens);
+        for row in 1..=right {
+            assert!(speculator.foresaw(1) && speculator.is_outstanding());
+            assert_eq!(speculator.accept(), row);
+        }
+        assert!(!speculator.foresaw(2));
+        assert_eq!(speculator.was_right(), right == draft);
+        match (speculator.has_paid(), speculator.was_right()) {
+            (true, true) => speculator.lengthen(),
+            (true, false) => speculator.follow(),
+            (false, _) => speculator.back_off(),
+        }
+        assert!(!speculator.is_outstanding());
+    }
+
+    #[test]
+    fn a_draft_is_what_followed_the_longest_latest_occurrence() {
+        // The pair 1 2 was followed by 3, lately by 5; after 9 it was followed by 3.
+        let draft = |text: &[TokenId]| drafted(text, 3);
+        assert_eq!(
+            draft(&[9, 1, 2, 3, 4, 8, 1, 2, 5, 6, 7, 0, 1, 2]),
+            Some(vec![5, 6, 7])
+        );
+        assert_eq!(
+            draft(&[9, 1, 2, 3, 4, 8, 1, 2, 5, 6, 9, 1, 2]),
+            Some(vec![3, 4, 8])
+        );
+        assert_eq!(draft(&[1, 2, 3, 1, 2, 4, 3, 1, 2]), Some(vec![4, 3, 1]));
+        assert_eq!(draft(&[1, 2, 3, 4, 5]), None);
+        assert_eq!(
+            draft(&[1, 2, 3, 4, 2]),
+            None,
+            "a single token is no evidence"
+        );
+        assert_eq!(draft(&[7]), None);
+        assert_eq!(draft(&[7, 7]), None);
+    }
+
+    #[test]
+    fn a_repetition_is_continued_round_and_round() {
+        assert_eq!(drafted(&[4, 4, 4], 5), Some(vec![4; 5]));
+        assert_eq!(
+            drafted(&[8, 1, 2, 3, 1, 2], 7),
+            Some(vec![3, 1, 2, 3, 1, 2, 3])
+        );
+        assert_eq!(drafted(&[1, 2, 1, 2, 1, 2], 3), Some(vec![1, 2, 1]));
+    }
+
+    #[test]
+    fn right_drafts_get_longer_up_to_the_most() {
+        let mut s = speculator(simple());
+        assert_eq!(s.drafted(99), 3);
+        verify(&mut s, 3, 3, 1.5);
+        assert_eq!(s.drafted(99), 7);
+        verify(&mut s, 7, 7, 2.5);
+        assert_eq!(s.drafted(99), 15);
+        verify(&mut s, 15, 15, 5.0);
+        assert_eq!((s.drafted(99), s.drafted(5)), (16, 5));
+        verify(&mut s, 7, 5, 2.5);
+        assert_eq!(s.drafted(99), 5, "as many as were right");
+        let counts = s.counts();
+        assert_eq!(
+            (counts.passes, counts.drafted, counts.accepted),
+            (4, 32, 30)
+        );
+        s.begin();
+        assert_eq!(s.drafted(99), 3, "another text begins anew");
+        assert_eq!(s.counts(), counts);
+    }
+
+    #[test]
+    fn the_route_is_the_one_that_costs_least_a_token() {
+        let mut s = speculator(SpeculationPolicy {
+            draft_max: 40,
+            ..simple()
+        });
+        let wants = |s: &Speculator, room| {
+            [
+                s.wants_wide(room, 0),
+                s.wants_eight(room, 0),
+                s.wants_four(room, 0),
+                s.wants_some(room, 0),
+            ]
+        };
+        assert_eq!(wants(&s, 99), [false, false, true, true]);
+        assert_eq!(
+            wants(&s, 1),
+            [false, false, false, true],
+            "wide, of two tokens"
+        );
+        assert_eq!(wants(&s, 0), [false; 4]);
+        verify(&mut s, 3, 3, 1.5);
+        assert_eq!(wants(&s, 99), [false, true, true, true]);
+        verify(&mut s, 7, 7, 2.5);
+        verify(&mut s, 7, 7, 2.5);
+        // 32 tokens on the wide route cost 9, a little less than in eights.
+        assert_eq!(wants(&s, 31)[..2], [true, true]);
+        assert_eq!(wants(&s, 15)[..2], [false, true]);
+    }
+
+    #[test]
+    fn bad_drafts_are_followed_by_patience() {
+        let mut s = speculator(SpeculationPolicy {
+            credit: 99.0,
+            credit_max: 99.0,
+            ..simple()
+        });
+        let repeats = [1, 2, 5, 6, 1];
+        assert!(search(&mut s, &repeats, 2), "two tokens are evidence");
+        for rest in [1, 3, 7, 15, 31, 63, 64, 64] {
+            verify(&mut s, 3, 0, 1.5);
+            assert!(
+                !search(&mut s, &repeats, 2),
+                "two tokens are not, after a bad draft"
+            );
+            for _ in 0..rest {
+                assert!(s.is_resting());
+                s.step();
+            }
+            assert!(!s.is_resting());
+        }
+        verify(&mut s, 3, 3, 1.5);
+        assert!(
+            !s.is_resting() && search(&mut s, &repeats, 2),
+            "one good draft clears it"
+        );
+    }
+
+    #[test]
+    fn bad_drafts_never_cost_more_than_credit_and_allowance() {
+        let policy = simple();
+        let mut s = speculator(policy);
+        let (mut tokens, mut spent) = (0.0, 0.0);
+        for _ in 0..5000 {
+            let draft = !s.is_resting() && !s.is_poor(0) && s.wants_four(9, 0);
+            if draft {
+                verify(&mut s, 3, 0, 1.5);
+                spent += 1.5;
+            } else {
+                s.step();
+                spent += 1.0;
+            }
+            tokens += 1.0;
+            let bound = tokens * (1.0 + policy.allowance) + policy.credit;
+            assert!(spent <= bound, "{spent} for {tokens} tokens");
+        }
+        assert!(s.counts().passes > 10, "it goes on trying");
+    }
+
+    #[test]
+    fn attention_is_paid_by_every_token() {
+        let s = speculator(SpeculationPolicy {
+            costs: VerifyCosts {
+                attention: 1.0,
+                ..simple().costs
+            },
+            ..simple()
+        });
+        assert!((s.relative(1.5, 4, 0) - 1.5).abs() < 1e-12);
+        let [short, long, longer] = [10, 1000, 100_000].map(|depth| s.relative(1.5, 4, depth));
+        assert!(1.5 < short && short < long && long < longer && longer < 4.0);
+        assert!(
+            longer > 3.9,
+            "where attention is all, four tokens cost as much as four steps"
+        );
+        assert!(!s.wants_four(9, 100_000));
+    }
+
+    #[test]
+    fn a_policy_without_drafts_asks_for_nothing() {
+        let s = speculator(SpeculationPolicy::off());
+        assert!(s.is_off() && s.n_rows() == 1 && !s.is_outstanding());
+        let least = speculator(SpeculationPolicy {
+            draft_min: 4,
+            ..simple()
+        });
+        assert!(!least.wants_four(99, 0) && least.wants_some(99, 0));
+        assert!(!least.wants_some(3, 0), "no room for the least");
+    }
+}
