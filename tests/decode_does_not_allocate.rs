@@ -2,7 +2,7 @@
 
 use emel::engine::{
     Engine, ExecutionPolicy, Generator, Limits, LoadOptions, Output, Prompt, RoutePolicy, Session,
-    Step,
+    SpeculationPolicy, Step,
 };
 use emel::gguf::TensorType;
 use emel::model::testing::TestModel;
@@ -15,7 +15,12 @@ use std::alloc::System;
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// Fewest allocations of forty decode steps in a row, over steps that cross cache blocks.
-fn allocations(family: &'static str, ty: TensorType, config: &SamplerConfig) -> usize {
+fn allocations(
+    family: &'static str,
+    ty: TensorType,
+    config: &SamplerConfig,
+    speculation: SpeculationPolicy,
+) -> usize {
     let model = TestModel::new(family, ty)
         .write_temporary()
         .expect("a temporary model");
@@ -26,6 +31,7 @@ fn allocations(family: &'static str, ty: TensorType, config: &SamplerConfig) -> 
     };
     let options = LoadOptions {
         n_ctx: Some(512),
+        speculation,
         ..LoadOptions::new(execution, RoutePolicy::default())
     };
     let engine = Engine::load(model.path(), &options).expect("a valid model");
@@ -66,10 +72,21 @@ fn a_decode_step_allocates_nothing() {
         temp: 0.0,
         ..SamplerConfig::default()
     };
-    assert_eq!(allocations("llama", TensorType::Q4_1, &greedy), 0);
-    assert_eq!(allocations("gemma3", TensorType::Q6_K, &greedy), 0);
-    assert_eq!(
-        allocations("qwen3", TensorType::F16, &SamplerConfig::default()),
-        0
-    );
+    // Drafts that are tried at every chance, on whatever evidence.
+    let eager = SpeculationPolicy {
+        ngram_min: 1,
+        credit: 1e9,
+        credit_max: 1e9,
+        rest_max: 0,
+        ..SpeculationPolicy::default()
+    };
+    for speculation in [SpeculationPolicy::off(), eager] {
+        let count = |family, ty, config| allocations(family, ty, config, speculation);
+        assert_eq!(count("llama", TensorType::Q4_1, &greedy), 0);
+        assert_eq!(count("gemma3", TensorType::Q6_K, &greedy), 0);
+        assert_eq!(
+            count("qwen3", TensorType::F16, &SamplerConfig::default()),
+            0
+        );
+    }
 }

@@ -24,11 +24,23 @@ pub(super) struct ForkCounts {
     pub parallel: u64,
 }
 
+/// Tokens that were drafted ahead.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct DraftCounts {
+    /// That passed through the model to be verified.
+    pub drafted: u64,
+    /// That turned out to be the ones selected.
+    pub accepted: u64,
+    /// Passes that verified some.
+    pub passes: u64,
+}
+
 /// Everything counted since the engine was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counters {
     pub(super) products: ProductCounts,
     pub(super) forks: ForkCounts,
+    pub(super) drafts: DraftCounts,
 }
 
 impl Counters {
@@ -47,7 +59,22 @@ impl Counters {
         self.forks.parallel
     }
 
-    /// Every count with a name: `jobs_serial`, `jobs_parallel`, and `matmul_TYPE_TILE` in lower
+    /// Tokens that were drafted ahead and passed through the model.
+    pub fn drafted(&self) -> u64 {
+        self.drafts.drafted
+    }
+
+    /// Drafted tokens that turned out to be the ones selected.
+    pub fn accepted(&self) -> u64 {
+        self.drafts.accepted
+    }
+
+    /// Passes that verified drafts.
+    pub fn verifying_passes(&self) -> u64 {
+        self.drafts.passes
+    }
+
+    /// Every count with a name: `jobs_serial`, `jobs_parallel`, `draft_...`, and `matmul_TYPE_TILE` in lower
     /// case.
     pub fn named(&self) -> impl Iterator<Item = (String, u64)> {
         let products = WeightType::ALL.into_iter().flat_map(move |ty| {
@@ -59,6 +86,9 @@ impl Counters {
         let jobs = [
             ("jobs_serial".to_owned(), self.serial_jobs()),
             ("jobs_parallel".to_owned(), self.parallel_jobs()),
+            ("draft_tokens".to_owned(), self.drafted()),
+            ("draft_accepted".to_owned(), self.accepted()),
+            ("draft_passes".to_owned(), self.verifying_passes()),
         ];
         jobs.into_iter().chain(products)
     }

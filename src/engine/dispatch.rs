@@ -2,6 +2,7 @@
 //! whose guards answer as they do in an ordinary run. Whoever has a clock can time it; nothing in
 //! here looks at one.
 
+use super::advance::{AdvanceStateMachine, AdvanceStateMachineContext, AdvanceStates, Proceed};
 use super::fork::{ForkStateMachine, ForkStateMachineContext, ForkStates, Submit};
 use super::generator::{GenerateStateMachine, GenerateStateMachineContext, GenerateStates};
 use super::generator::{Halt, Output, Prompt, Step};
@@ -22,7 +23,7 @@ pub struct NullMachine {
 
 impl NullMachine {
     /// Every machine of the engine.
-    pub const ALL: [NullMachine; 7] = [
+    pub const ALL: [NullMachine; 8] = [
         NullMachine {
             name: "Load",
             run: load,
@@ -30,6 +31,10 @@ impl NullMachine {
         NullMachine {
             name: "Generate",
             run: generate,
+        },
+        NullMachine {
+            name: "Advance",
+            run: advance,
         },
         NullMachine {
             name: "PrefillRoute",
@@ -135,6 +140,31 @@ null! {
 }
 
 null! {
+    AdvanceStateMachineContext,
+    // No draft: a plain step.
+    guards: {
+        foreseen() = |_| false,
+        outstanding() = |_| false,
+        paid() = |_| false,
+        right() = |_| false,
+        off() = |_| true,
+        resting() = |_| false,
+        poor() = |_| false,
+        found() = |_| false,
+        may_shorten() = |_| false,
+        wants_wide() = |_| false,
+        wants_eight() = |_| false,
+        wants_four() = |_| false,
+        wants_some() = |_| false,
+    },
+    nothing: {
+        accept(), lengthen(), follow(), back_off(), look(), shorten(), step(), verify_chunk4(),
+        verify_chunk8(), verify_wide(), ignore(),
+    },
+    less: {}
+}
+
+null! {
     PrefillRouteStateMachineContext,
     // One batch of the wide route.
     guards: {
@@ -193,7 +223,7 @@ null! {
 null! {
     HeadStateMachineContext,
     guards: { scaled() = |_| false, capped() = |_| false },
-    nothing: { norm_last(&Project), project(), scale(), cap(), ignore() },
+    nothing: { norm_rows(&Project), project(), scale(), cap(), ignore() },
     less: {}
 }
 
@@ -214,6 +244,13 @@ macro_rules! dispatches {
 }
 
 dispatches!(load, LoadStateMachine, Open, 2, LoadStates::Ready);
+dispatches!(
+    advance,
+    AdvanceStateMachine,
+    Proceed,
+    0,
+    AdvanceStates::Done
+);
 dispatches!(
     prefill,
     PrefillRouteStateMachine,

@@ -1,4 +1,4 @@
-//! One pass of a model: embedding, every layer, and the logits of the last token.
+//! One pass of a model: embedding, every layer, and the logits of the last token, or of all.
 
 use super::Engine;
 use super::error::EngineError;
@@ -117,5 +117,25 @@ pub(super) fn pass<P: Pass>(
 /// # Errors
 /// [`EngineError::Lane`] when a lane is lost.
 pub(super) fn logits(engine: &mut Engine, pool: usize) -> Result<(), EngineError> {
-    head::run(engine, pool)
+    let last = engine.last_row;
+    head::run::<Scalar>(engine, last..last + 1, pool)
+}
+
+/// Passes `tokens` through the model at the positions after those in the cache and computes the
+/// logits of every one, on the lanes of `pool`. Only the first token joins the cache: keys and
+/// values of the others stand behind its end, to be counted in when their turn comes, or
+/// overwritten.
+///
+/// # Errors
+/// What a layer or the head failed with.
+pub(super) fn verify<P: Pass>(
+    engine: &mut Engine,
+    tokens: &[TokenId],
+    pool: usize,
+) -> Result<(), EngineError> {
+    let n_past = engine.memory.n_past();
+    pass::<P>(engine, tokens, pool)?;
+    head::run::<P>(engine, 0..tokens.len(), pool)?;
+    engine.memory.truncate(n_past + 1);
+    Ok(())
 }

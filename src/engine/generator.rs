@@ -44,8 +44,9 @@
 //! # accepted }
 //! ```
 
+use super::advance;
 use super::error::EngineError;
-use super::forward::{self, Scalar};
+use super::forward;
 use super::observer::Event;
 use super::prefill::{self, RouteCounts};
 use super::session::{Selected, Session};
@@ -334,10 +335,8 @@ impl GenerateStateMachineContext for Driver<'_> {
     fn decode(&mut self, step: &Step<'_>) -> Result<(), ()> {
         let state = &mut *self.0.borrow_mut();
         state.engine.observer.event(Event::StepBegins);
-        let pending = [state.pending()];
-        let pool = state.engine.pools.decode;
-        let result = forward::pass::<Scalar>(&mut state.engine, &pending, pool)
-            .and_then(|()| forward::logits(&mut state.engine, pool));
+        let (pending, left) = (state.pending(), state.left());
+        let result = advance::run(&mut state.engine, pending, left);
         state.broken = result.is_err();
         result
             .err()

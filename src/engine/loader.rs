@@ -9,6 +9,7 @@ use super::error::EngineError;
 use super::memory::Memory;
 use super::observer::{Event, Observer};
 use super::pools::Pools;
+use super::speculation::{SpeculationPolicy, Speculator, Work};
 use super::weights::{Embedding, LayerWeights, Weights};
 use super::workspace::Workspace;
 use super::{Engine, ExecutionPolicy, RoutePolicy};
@@ -30,6 +31,8 @@ pub struct LoadOptions {
     pub execution: ExecutionPolicy,
     /// Prefill routes.
     pub routes: RoutePolicy,
+    /// Whether and how output is drafted ahead.
+    pub speculation: SpeculationPolicy,
     /// Tokens of context; `None` takes what the model was trained for.
     pub n_ctx: Option<usize>,
     /// Metadata that replaces the file's.
@@ -37,11 +40,12 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// The model's own context, and no overrides.
+    /// The model's own context, no overrides, no drafts.
     pub fn new(execution: ExecutionPolicy, routes: RoutePolicy) -> Self {
         Self {
             execution,
             routes,
+            speculation: SpeculationPolicy::off(),
             n_ctx: None,
             overrides: Vec::new(),
         }
@@ -485,6 +489,7 @@ impl LoadStateMachineContext for Context<'_> {
             let LoadOptions {
                 execution,
                 routes,
+                speculation,
                 n_ctx,
                 ..
             } = load.options.clone();
@@ -500,16 +505,21 @@ impl LoadStateMachineContext for Context<'_> {
                 row_bytes: table.row_bytes() as usize,
                 scale: spec.embedding_scale.unwrap_or(1.0),
             };
+            let speculator = Speculator::new(speculation, Work::of(&spec), n_ubatch);
+            let n_logits = speculator.n_rows();
+            let lanes = pools.widest();
             let engine = Engine {
                 ropes: rope_tables(&spec, n_ctx)?,
                 memory: caches(&spec, n_ctx)?,
-                workspace: Workspace::new(&spec, n_ubatch, n_ctx, pools.widest())?,
+                workspace: Workspace::new(&spec, n_ubatch, n_logits, n_ctx, lanes)?,
                 weights: found.weights.ok_or(EngineError::Order)?,
                 kernels: found.kernels.ok_or(EngineError::Order)?,
                 execution,
                 routes: routes.with_ubatch(n_ubatch),
                 observer: Box::new(()),
                 last_row: 0,
+                logits_row: 0,
+                speculator,
                 embedding,
                 spec,
                 source,

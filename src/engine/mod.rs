@@ -2,10 +2,12 @@
 //!
 //! An [`Engine`] is a loaded model with its cache and lanes. Machines choose and actions compute:
 //! the generator ([`Generator`]) takes prompts and steps, the prefill machine picks routes, the
-//! layer machine the form of each layer, the matmul machine the activations' quantization, and
+//! advance machine decides whether a step is plain, verifies a draft or needs no pass, the layer
+//! machine the form of each layer, the matmul machine the activations' quantization, and
 //! the fork machine one lane or all. docs/machines.md draws them. An [`Observer`] hears what happens
 //! and sees the tensors of every pass.
 
+mod advance;
 mod counters;
 mod dispatch;
 mod error;
@@ -22,6 +24,7 @@ mod policy;
 mod pools;
 mod prefill;
 mod session;
+mod speculation;
 mod weights;
 mod workspace;
 
@@ -34,6 +37,7 @@ pub use observer::{Event, Observer, Tensor};
 pub use policy::{ExecutionPolicy, Route, RoutePolicy, UnknownRoute};
 pub use prefill::RouteCounts;
 pub use session::{Limits, Selected, Session};
+pub use speculation::{SpeculationPolicy, VerifyCosts};
 
 use crate::gguf::Gguf;
 use crate::model::ModelSpec;
@@ -57,6 +61,10 @@ pub struct Engine {
     observer: Box<dyn Observer>,
     /// The row of the residual stream that holds the last token.
     last_row: usize,
+    /// The row of the workspace's logits that the next token is selected from.
+    logits_row: usize,
+    /// What is drafted, and whether drafting pays.
+    speculator: speculation::Speculator,
 }
 
 impl Engine {
@@ -95,12 +103,14 @@ impl Engine {
         Counters {
             products: self.workspace.buffers.counts,
             forks: self.pools.counts,
+            drafts: self.speculator.counts(),
         }
     }
 
     /// The logits of the last token, `[n_vocab]`.
     pub fn logits(&self) -> &[f32] {
-        &self.workspace.logits
+        let n = self.spec.n_vocab;
+        &self.workspace.logits[self.logits_row * n..][..n]
     }
 
     /// Tokens in the cache, first to last.
@@ -115,6 +125,7 @@ impl Engine {
 
     /// Forgets every cached token.
     fn forget(&mut self) {
+        self.speculator.begin();
         self.memory.truncate(0);
     }
 
@@ -124,6 +135,7 @@ impl Engine {
         let pairs = prompt.iter().zip(self.memory.tokens());
         let common = pairs.take_while(|(a, b)| a == b).count();
         let n_kept = common.min(prompt.len() - 1);
+        self.speculator.begin();
         self.memory.truncate(n_kept);
         n_kept
     }

@@ -63,7 +63,8 @@ pub struct Tensor<'a> {
     /// The layer; none for what belongs to no layer.
     pub layer: Option<usize>,
     /// Where in the pass. [`Point::OutputNorm`] is shown for a token whose logits are wanted, the
-    /// others for every token.
+    /// others for every token. A pass that verifies a draft shows its tokens too, right or wrong; a
+    /// wrong one's position is shown again when the right one passes.
     pub point: Point,
     /// The position in the context of the first row.
     pub position: usize,

@@ -131,6 +131,12 @@ impl State {
             .is_some_and(|most| self.generated >= most)
     }
 
+    /// Tokens that the limit still allows.
+    pub fn left(&self) -> usize {
+        let most = self.limits.max_tokens.unwrap_or(usize::MAX);
+        most.saturating_sub(self.generated)
+    }
+
     /// Selects the next token from the logits at hand.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ pub(super) struct Workspace {
     pub gate: HugeBuffer<f32>,
     /// The feed-forward's other half.
     pub up: HugeBuffer<f32>,
-    /// The logits of one token, `[n_vocab]`.
+    /// The logits of one token, or of each that a pass verifies, `[n_logits, n_vocab]`.
     pub logits: HugeBuffer<f32>,
     /// What products work in.
     pub buffers: Buffers,
@@ -37,13 +37,15 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    /// Buffers for batches of up to `n_ubatch` tokens, `n_ctx` cached positions and `lanes` lanes.
+    /// Buffers for batches of up to `n_ubatch` tokens, `n_logits` of which have logits at once,
+    /// `n_ctx` cached positions and `lanes` lanes.
     ///
     /// # Errors
     /// [`EngineError::Memory`] when there is not enough memory.
     pub fn new(
         spec: &ModelSpec,
         n_ubatch: usize,
+        n_logits: usize,
         n_ctx: usize,
         lanes: usize,
     ) -> Result<Self, EngineError> {
@@ -73,7 +75,7 @@ impl Workspace {
                 projected: rows(spec.d_model)?,
                 gate: rows(widest(|layer| layer.d_ff))?,
                 up: rows(widest(|layer| layer.d_ff))?,
-                logits: HugeBuffer::zeroed(spec.n_vocab)?,
+                logits: HugeBuffer::zeroed(n_logits * spec.n_vocab)?,
                 buffers: Buffers {
                     activations: Activations::new(n_ubatch, max_k)?,
                     scratch: Scratch::new(lanes, n_ubatch)?,

@@ -15,7 +15,7 @@ use super::prompt::read_source;
 use super::reading::Reading;
 use super::reply::{self, Replier};
 use super::sink::TextSink;
-use super::timings::Timings;
+use super::timings::{Drafts, Timings};
 use super::tokenize::{self, write_pieces};
 use crate::cli::digest::sha256_files;
 use crate::cli::interrupt::Interrupt;
@@ -23,7 +23,7 @@ use crate::cli::output::AtomicFile;
 use crate::cli::progress::{PATIENCE, Progress, Step, Unit};
 use crate::engine::{
     Engine, Event, ExecutionPolicy, Generator, LoadOptions, Observer, RoutePolicy, Session,
-    StopReason,
+    SpeculationPolicy, StopReason,
 };
 use crate::sampling::{DryBreakers, Sampler, SamplerConfig};
 use crate::tokenizer::{EncodeOptions, Tokenizer};
@@ -119,6 +119,12 @@ pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
     } = replier;
     sink.finish()?;
     timings.total = begun.elapsed();
+    let counters = session.engine().counters();
+    timings.drafts = config.speculate.then(|| Drafts {
+        drafted: counters.drafted(),
+        accepted: counters.accepted(),
+        passes: counters.verifying_passes(),
+    });
     if config.logits_checksum {
         eprintln!("{sums}");
     }
@@ -245,6 +251,7 @@ fn load(config: &RunConfig, model: &Path, progress: Progress) -> Result<Engine, 
     let options = LoadOptions {
         n_ctx: (config.n_ctx > 0).then_some(config.n_ctx as usize),
         overrides: config.overrides.clone(),
+        speculation: speculation(config),
         ..LoadOptions::new(execution, routes.with_ubatch(config.n_ubatch as usize))
     };
     let bar = LoadBar {
@@ -252,6 +259,20 @@ fn load(config: &RunConfig, model: &Path, progress: Progress) -> Result<Engine, 
         step: RefCell::new(None),
     };
     Ok(Engine::load_with(model, &options, &bar)?)
+}
+
+/// Whether and how output is drafted ahead.
+fn speculation(config: &RunConfig) -> SpeculationPolicy {
+    if !config.speculate {
+        return SpeculationPolicy::off();
+    }
+    let default = SpeculationPolicy::default();
+    let number = |given: Option<u32>, default| given.map_or(default, |n| n as usize);
+    SpeculationPolicy {
+        draft_max: number(config.draft_max, default.draft_max),
+        draft_min: number(config.draft_min, default.draft_min),
+        ..default
+    }
 }
 
 /// The sampler's settings with the seed, and the end tokens ruled out if asked for.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::super::report::Format;
 use super::super::snapshot::SnapshotArgs;
-use super::super::worker::{level_name, route_name};
+use super::super::worker::{level_name, route_name, spec_type_name};
 use super::super::workload::{Lane, LibraryArgs, Selection};
 
 /// Runs workloads on EMEL and on references, alternating, and records what was measured.
@@ -51,6 +51,9 @@ pub struct RunArgs {
     /// EMEL's prefill route: auto, scalar, chunk4, chunk8 or wide
     #[arg(long, value_name = "ROUTE", default_value = "auto", value_parser = route_name)]
     pub route: String,
+    /// How EMEL drafts output ahead: none or ngram-simple
+    #[arg(long, value_name = "NAME", default_value = "none", value_parser = spec_type_name)]
+    pub spec_type: String,
     /// Write records (JSONL) to this file, and traces to a folder beside it
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::BenchError;
 use super::super::backend::{BackendManifest, Contender, NONE, Place};
 use super::super::machine_info::MachineInfo;
-use super::super::worker::named_options;
+use super::super::worker::{named_options, speculating};
 use super::super::workload::{
     Lane, Library, ModelText, ProcessRule, Workload, WorkloadError, cache_folder, needed_context,
 };
@@ -71,7 +71,8 @@ pub fn lane_threads(args: &RunArgs, lane: Lane, machine: &MachineInfo) -> usize 
 
 /// EMEL, as a contender.
 pub fn emel(args: &RunArgs, threads: usize, place: &Place) -> Contender {
-    Contender::emel(place, threads, named_options(&args.isa, &args.route))
+    let options = named_options(&args.isa, &args.route);
+    Contender::emel(place, threads, speculating(options, &args.spec_type))
 }
 
 /// The configurations of a reference that are to run in a lane.

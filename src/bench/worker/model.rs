@@ -96,6 +96,7 @@ impl Model {
         let routes = options.routes().with_ubatch(load.n_ubatch);
         let engine_options = LoadOptions {
             n_ctx: Some(load.n_ctx),
+            speculation: options.speculation(),
             ..LoadOptions::new(execution, routes)
         };
         let clock = Rc::new(Clock::default());

@@ -1,15 +1,16 @@
-//! EMEL's own options in a configuration: `isa` and `route`, as emel-run's flags of those names.
+//! EMEL's own options in a configuration: `isa`, `route` and `spec_type`, as emel-run's flags of
+//! those names.
 
 use serde_json::{Map, Value};
 
-use crate::engine::{ExecutionPolicy, Route, RoutePolicy};
+use crate::engine::{ExecutionPolicy, Route, RoutePolicy, SpeculationPolicy};
 use emel_kernels::Level;
 
 /// An option that EMEL does not have.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsError {
     /// No such option.
-    #[error("emel has no option `{0}`: it has `isa` and `route`")]
+    #[error("emel has no option `{0}`: it has `isa`, `route` and `spec_type`")]
     Unknown(String),
     /// A value it cannot have.
     #[error("option `{option}`: {problem}")]
@@ -28,6 +29,8 @@ pub struct Options {
     level: Option<Level>,
     /// `None` lets the engine choose.
     route: Option<Route>,
+    /// Whether output is drafted ahead.
+    speculate: bool,
 }
 
 /// What stands for a choice by the engine.
@@ -48,6 +51,22 @@ where
             .map(Some)
             .map_err(|e: T::Err| fail(e.to_string())),
         None => Err(fail(format!("{value} is no name"))),
+    }
+}
+
+/// What stands for drafts that are made from the text.
+const NGRAM: &str = "ngram-simple";
+/// What stands for no drafts.
+const NONE: &str = "none";
+
+/// How output is drafted ahead, as a flag takes it.
+///
+/// # Errors
+/// What is wrong with the name.
+pub fn spec_type_name(name: &str) -> Result<String, String> {
+    match name {
+        NONE | NGRAM => Ok(name.to_owned()),
+        _ => Err(format!("'{name}' is none of {NONE}, {NGRAM}")),
     }
 }
 
@@ -85,6 +104,14 @@ pub fn named_options(isa: &str, route: &str) -> Map<String, Value> {
     pairs.into_iter().collect()
 }
 
+/// The same with the way drafts are made, if any.
+pub fn speculating(mut options: Map<String, Value>, spec_type: &str) -> Map<String, Value> {
+    if spec_type != NONE {
+        options.insert("spec_type".to_owned(), Value::from(spec_type));
+    }
+    options
+}
+
 impl Options {
     /// Reads a configuration's options.
     ///
@@ -96,6 +123,14 @@ impl Options {
             match name.as_str() {
                 "isa" => all.level = read("isa", value)?,
                 "route" => all.route = read("route", value)?,
+                "spec_type" => {
+                    let fail = |problem| OptionsError::Value {
+                        option: "spec_type",
+                        problem,
+                    };
+                    let text = value.as_str().unwrap_or_default();
+                    all.speculate = spec_type_name(text).map_err(fail)? == NGRAM;
+                }
                 _ => return Err(OptionsError::Unknown(name.clone())),
             }
         }
@@ -117,6 +152,14 @@ impl Options {
             .map_or_else(RoutePolicy::default, RoutePolicy::only)
     }
 
+    /// The speculation policy.
+    pub fn speculation(&self) -> SpeculationPolicy {
+        match self.speculate {
+            true => SpeculationPolicy::default(),
+            false => SpeculationPolicy::off(),
+        }
+    }
+
     /// The route's name.
     pub fn route_name(&self) -> &'static str {
         self.route.map_or(AUTO, Route::name)
@@ -125,7 +168,10 @@ impl Options {
     /// The options as they were applied.
     pub fn applied(&self) -> Map<String, Value> {
         let level = self.level.unwrap_or_else(Level::best).name();
-        named_options(level, self.route_name())
+        speculating(
+            named_options(level, self.route_name()),
+            if self.speculate { NGRAM } else { NONE },
+        )
     }
 }
 
@@ -162,6 +208,24 @@ mod tests {
     }
 
     #[test]
+    fn drafts_are_told_only_when_there_are_any() {
+        let plain = options(json!({"isa": "scalar", "spec_type": "none"})).unwrap();
+        assert_eq!(plain.speculation(), SpeculationPolicy::off());
+        assert_eq!(
+            Value::from(plain.applied()),
+            json!({"isa": "scalar", "route": "auto"})
+        );
+        let drafted = options(json!({"isa": "scalar", "spec_type": "ngram-simple"})).unwrap();
+        assert_eq!(drafted.speculation(), SpeculationPolicy::default());
+        assert_eq!(
+            Value::from(drafted.applied()),
+            json!({"isa": "scalar", "route": "auto", "spec_type": "ngram-simple"})
+        );
+        assert_eq!(spec_type_name("none"), Ok("none".to_owned()));
+        assert!(spec_type_name("eagle").is_err());
+    }
+
+    #[test]
     fn flags_are_checked_at_once() {
         assert_eq!(level_name("auto"), Ok("auto".to_owned()));
         assert_eq!(level_name("scalar"), Ok("scalar".to_owned()));
@@ -176,6 +240,8 @@ mod tests {
             (json!({"flash": true}), "flash"),
             (json!({"isa": "mmx"}), "mmx"),
             (json!({"route": 4}), "no name"),
+            (json!({"spec_type": "eagle"}), "ngram-simple"),
+            (json!({"spec_type": true}), "ngram-simple"),
         ] {
             let error = options(bad).unwrap_err();
             assert!(error.contains(says), "{error}");

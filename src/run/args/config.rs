@@ -85,6 +85,13 @@ pub struct RunConfig {
     /// Physical batch, in tokens; never above `n_batch`.
     pub n_ubatch: u32,
 
+    /// Whether output is drafted ahead.
+    pub speculate: bool,
+    /// Most tokens of a draft; none = the engine's default.
+    pub draft_max: Option<u32>,
+    /// Fewest tokens of a draft; none = the engine's default.
+    pub draft_min: Option<u32>,
+
     /// The prompt, if one was given.
     pub prompt: Option<Source>,
     /// Whether `\n` and the like are processed in `-p`, `-r` and DRY breakers. Already done
@@ -162,6 +169,9 @@ impl Default for RunConfig {
             n_predict: Predict::Endless,
             n_batch: 2048,
             n_ubatch: 512,
+            speculate: false,
+            draft_max: None,
+            draft_min: None,
             prompt: None,
             escape: true,
             system: None,

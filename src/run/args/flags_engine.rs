@@ -134,6 +134,46 @@ pub(super) const FLAGS: &[Flag] = &[
         }),
     },
     Flag {
+        long: "spec-type",
+        also: &[],
+        dash: &[],
+        env: &["LLAMA_ARG_SPEC_TYPE"],
+        chapter: Chapter::Engine,
+        help: "Draft ahead: none, ngram-simple [default: none]",
+        more: "ngram-simple expects what followed the same tokens earlier in the text, and computes \
+               several tokens in one pass where that pays. Results are the same bits.",
+        act: Value("NAME", |c, v| {
+            c.speculate = v.one_of(&[("none", false), ("ngram-simple", true)])?;
+            Ok(())
+        }),
+    },
+    Flag {
+        long: "draft-max",
+        also: &["draft", "draft-n"],
+        dash: &[],
+        env: &["LLAMA_ARG_DRAFT_MAX"],
+        chapter: Chapter::Engine,
+        help: "Most tokens drafted at once [default: 16]",
+        more: "Needs --spec-type. Never more than fit in a physical batch.",
+        act: Value("N", |c, v| {
+            c.draft_max = Some(v.count(0)?);
+            Ok(())
+        }),
+    },
+    Flag {
+        long: "draft-min",
+        also: &["draft-n-min"],
+        dash: &[],
+        env: &["LLAMA_ARG_DRAFT_MIN"],
+        chapter: Chapter::Engine,
+        help: "Fewest tokens drafted at once [default: 0]",
+        more: "Needs --spec-type.",
+        act: Value("N", |c, v| {
+            c.draft_min = Some(v.count(0)?);
+            Ok(())
+        }),
+    },
+    Flag {
         long: "flash-attn",
         also: &[],
         dash: &["fa"],

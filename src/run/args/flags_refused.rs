@@ -29,7 +29,7 @@ const HUB: &str = "it loads no models from a hub; download the file and name it 
 const PIN: &str = "it does not pin threads; start it under taskset";
 const CONSTRAIN: &str = "output cannot be constrained yet";
 const CACHE: &str = "prompt state is not saved yet";
-const DRAFT: &str = "there is no speculative decoding yet";
+const DRAFT: &str = "it drafts without a second model; use --spec-type ngram-simple";
 const GPU: &str = "it computes on the CPU alone";
 const ROPE: &str = "rope follows the model's metadata; change it with --override-kv";
 const ADAPTER: &str = "adapters and control vectors are not supported";
@@ -148,9 +148,6 @@ pub(super) const FLAGS: &[Flag] = &[
     refused("prompt-cache", &[], &[], true, CACHE),
     refused("prompt-cache-all", &[], &[], false, CACHE),
     refused("prompt-cache-ro", &[], &[], false, CACHE),
-    refused("spec-type", &[], &[], true, DRAFT),
-    refused("draft-max", &["draft", "draft-n"], &[], true, DRAFT),
-    refused("draft-min", &["draft-n-min"], &[], true, DRAFT),
     refused("model-draft", &[], &["md"], true, DRAFT),
     refused("log-file", &[], &[], true, LOG),
     refused("log-jsonl", &[], &[], false, LOG),

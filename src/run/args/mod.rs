@@ -251,6 +251,17 @@ fn finish(config: &mut RunConfig) -> Result<(), UsageError> {
     if config.n_ubatch == 0 || config.n_ubatch > config.n_batch {
         config.n_ubatch = config.n_batch;
     }
+    if let (Some(least), Some(most)) = (config.draft_min, config.draft_max)
+        && least > most
+    {
+        return Err(UsageError::Conflict(format!(
+            "--draft-min {least} is more than --draft-max {most}"
+        )));
+    }
+    if !config.speculate && (config.draft_max.is_some() || config.draft_min.is_some()) {
+        let note = "--draft-max and --draft-min have no effect without --spec-type ngram-simple";
+        config.notes.push(note.to_owned());
+    }
     if config.escape {
         if let Some(Source::Text(text)) = &mut config.prompt {
             escape_in_place("-p, --prompt", text)?;

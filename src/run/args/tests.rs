@@ -539,3 +539,29 @@ fn help_and_version() {
         format!("emel-run {}\n", env!("CARGO_PKG_VERSION"))
     );
 }
+
+#[test]
+fn drafts_are_off_until_asked_for() {
+    let c = run(&[]);
+    assert!(!c.speculate && c.draft_max.is_none() && c.draft_min.is_none());
+    let c = run(&[
+        "--spec-type",
+        "ngram-simple",
+        "--draft",
+        "8",
+        "--draft-min",
+        "2",
+    ]);
+    assert_eq!(
+        (c.speculate, c.draft_max, c.draft_min),
+        (true, Some(8), Some(2))
+    );
+    assert!(c.notes.is_empty());
+    assert_eq!(run(&["--draft-n", "3"]).notes.len(), 1);
+    assert!(refusal(&["--spec-type", "eagle"]).contains("ngram-simple"));
+    let crossed = refusal(&["--draft-min", "9", "--draft-max", "8"]);
+    assert!(
+        crossed.contains("9 is more than --draft-max 8"),
+        "{crossed}"
+    );
+}
