@@ -8,8 +8,8 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use emel_kernels::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
-    AttentionWorkspace, CacheShape, CacheType, Direct, Kernels, Lanes, LayerCache, Level, StoreKvJob, Widened,
-    parallel, serial,
+    AttentionWorkspace, CacheShape, CacheType, Direct, Kernels, Lanes, LayerCache, Level,
+    StoreKvJob, Widened, parallel, serial,
 };
 
 struct Model {
@@ -63,8 +63,7 @@ impl Model {
     }
 
     fn cache(&self, kernels: Kernels, n: usize, ty: CacheType) -> LayerCache {
-        let mut cache =
-            LayerCache::allocate(kernels, self.shape(n, ty)).unwrap();
+        let mut cache = LayerCache::allocate(kernels, self.shape(n, ty)).unwrap();
         let rows = noise(n * self.n_kv * self.dim);
         serial(&mut StoreKvJob::new(&mut cache, 0, &rows, &rows));
         cache

@@ -3,6 +3,8 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use emel_kernels::CacheType;
+
 use super::super::report::Format;
 use super::super::snapshot::SnapshotArgs;
 use super::super::worker::{level_name, route_name};
@@ -51,6 +53,12 @@ pub struct RunArgs {
     /// EMEL's prefill route: auto, scalar, chunk4, chunk8 or wide
     #[arg(long, value_name = "ROUTE", default_value = "auto", value_parser = route_name)]
     pub route: String,
+    /// Type of every engine's K cache: f16, q8_0 or f32 [default: each engine's own, f16]
+    #[arg(long, value_name = "TYPE")]
+    pub cache_type_k: Option<CacheType>,
+    /// Type of every engine's V cache, likewise
+    #[arg(long, value_name = "TYPE")]
+    pub cache_type_v: Option<CacheType>,
     /// Write records (JSONL) to this file, and traces to a folder beside it
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

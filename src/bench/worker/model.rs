@@ -96,6 +96,8 @@ impl Model {
         let routes = options.routes().with_ubatch(load.n_ubatch);
         let engine_options = LoadOptions {
             n_ctx: Some(load.n_ctx),
+            cache_k: options.cache_k,
+            cache_v: options.cache_v,
             ..LoadOptions::new(execution, routes)
         };
         let clock = Rc::new(Clock::default());

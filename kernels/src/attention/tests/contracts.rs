@@ -12,9 +12,8 @@ fn impossible_caches_and_workspaces_are_errors() {
         type_k,
         type_v,
     };
-    let allocate = |h, k, v, n| {
-        LayerCache::allocate(levels()[0], with(h, k, v, n, PLAIN.types)).map(|_| ())
-    };
+    let allocate =
+        |h, k, v, n| LayerCache::allocate(levels()[0], with(h, k, v, n, PLAIN.types)).map(|_| ());
     assert!(matches!(
         allocate(0, 64, 64, 1),
         Err(CacheError::Empty { .. })

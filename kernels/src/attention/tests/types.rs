@@ -12,8 +12,12 @@ fn laid_out(case: &Case, data: &Data) -> Vec<u8> {
         let rows: Vec<Vec<f32>> = (0..64).map(row).collect();
         let width = rows[0].len();
         let order: Vec<(usize, usize)> = match transposed {
-            true => (0..width).flat_map(|d| (0..64).map(move |p| (p, d))).collect(),
-            false => (0..64).flat_map(|p| (0..width).map(move |d| (p, d))).collect(),
+            true => (0..width)
+                .flat_map(|d| (0..64).map(move |p| (p, d)))
+                .collect(),
+            false => (0..64)
+                .flat_map(|p| (0..width).map(move |d| (p, d)))
+                .collect(),
         };
         let mut out = Vec::new();
         let quantized: Vec<Vec<test_util::Quantized>> = match ty {
@@ -39,7 +43,9 @@ fn laid_out(case: &Case, data: &Data) -> Vec<u8> {
     };
     let row = |all: &[f32], p: usize, head: usize, dim: usize, width: usize| {
         let start = (p * n_kv + head) * dim;
-        let mut row = all.get(start..start + dim).map_or(vec![0.0; dim], <[f32]>::to_vec);
+        let mut row = all
+            .get(start..start + dim)
+            .map_or(vec![0.0; dim], <[f32]>::to_vec);
         row.resize(width, 0.0);
         row
     };
@@ -49,7 +55,15 @@ fn laid_out(case: &Case, data: &Data) -> Vec<u8> {
             bytes.extend(part(case.types.0, &of, true));
         }
         for head in 0..n_kv {
-            let of = |p| row(&data.v, 64 * block + p, head, dim_v, dim_v.next_multiple_of(16));
+            let of = |p| {
+                row(
+                    &data.v,
+                    64 * block + p,
+                    head,
+                    dim_v,
+                    dim_v.next_multiple_of(16),
+                )
+            };
             bytes.extend(part(case.types.1, &of, false));
         }
     }
@@ -255,8 +269,16 @@ fn sizes_are_those_of_the_types_and_odd_heads_are_refused() {
     assert_eq!(mixed, 1024 * 3 * (64 * 34 / 32 + 128 * 4));
     assert!("q4_0".parse::<CacheType>().is_err());
     for (dims, types, refused) in [
-        ((80, 64), (CacheType::Q8_0, CacheType::F16), Some(("keys", 80))),
-        ((64, 80), (CacheType::Q8_0, CacheType::Q8_0), Some(("values", 80))),
+        (
+            (80, 64),
+            (CacheType::Q8_0, CacheType::F16),
+            Some(("keys", 80)),
+        ),
+        (
+            (64, 80),
+            (CacheType::Q8_0, CacheType::Q8_0),
+            Some(("values", 80)),
+        ),
         ((80, 64), (CacheType::F32, CacheType::Q8_0), None),
     ] {
         let case = Case {
@@ -270,7 +292,11 @@ fn sizes_are_those_of_the_types_and_odd_heads_are_refused() {
         let wanted = refused.map(|(what, head_dim)| CacheError::HeadSize { what, head_dim, ty });
         assert_eq!(found, wanted);
         if let Some(error) = found {
-            assert!(error.to_string().contains("80 elements cannot be cached as q8_0"));
+            assert!(
+                error
+                    .to_string()
+                    .contains("80 elements cannot be cached as q8_0")
+            );
         }
     }
 }

@@ -4,8 +4,8 @@ use super::{KernelError, On, Operation, SetUp, need, noise};
 use crate::engine::Route;
 use emel_kernels::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
-    AttentionWorkspace, CacheReading, CacheShape, CacheType, Direct, LaneError, LayerCache, StoreKvJob,
-    Widened, serial,
+    AttentionWorkspace, CacheReading, CacheShape, CacheType, Direct, LaneError, LayerCache,
+    StoreKvJob, Widened, serial,
 };
 use std::marker::PhantomData;
 
