@@ -195,7 +195,7 @@ fn short_prompts(name: &str) {
 fn cache_types(name: &str) {
     let model = model(name);
     let all = product(&levels());
-    let mut found = vec![one_value(&model, &text(150), "4", HALF, &all[..1])];
+    let mut found = vec![one_value(&model, &text(60), "4", HALF, &all[..1])];
     for (i, types) in [
         ("q8_0", "q8_0"),
         ("q8_0", "f16"),
@@ -208,9 +208,9 @@ fn cache_types(name: &str) {
         let settings = if full() {
             all.clone()
         } else {
-            all.iter().skip(i).step_by(all.len() / 6).copied().collect()
+            all.iter().skip(i).step_by(all.len() / 4).copied().collect()
         };
-        found.push(one_value(&model, &text(150), "4", types, &settings));
+        found.push(one_value(&model, &text(60), "4", types, &settings));
     }
     found.sort();
     found.dedup();

@@ -95,7 +95,7 @@ impl Model {
 }
 
 /// Layers whose caches are read in turn, so that together they do not fit a core's own caches.
-const LAYERS: usize = 16;
+const LAYERS: usize = 48;
 
 fn decode(c: &mut Criterion) {
     let depth = 4096;

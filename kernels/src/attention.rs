@@ -41,8 +41,9 @@
 //! it is stored; with many, each block is first widened to `f32`, once for all of them.
 //!
 //! [`AttentionJob`] hands out (key-value head, run of tokens) and walks all blocks of each.
-//! [`AttentionSplitJob`] is for one token: it hands out (key-value head, block) and leaves each
-//! block's `m_b, l_b, o_b` in the workspace for [`AttentionMergeJob`] to merge in the same order.
+//! [`AttentionSplitJob`] is for one token: it hands out (block, key-value head), in the order in
+//! which they lie in memory, and leaves each block's `m_b, l_b, o_b` in the workspace for
+//! [`AttentionMergeJob`] to merge in the same order.
 
 mod cache;
 mod element;

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::kernels::{FinishArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span, WidenArgs};
+use super::kernels::{FinishArgs, MergeAllArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span, WidenArgs};
 use super::products::{ScoresArgs, ValuesArgs};
 use super::workspace::{Scratch, TILE_QUERIES, lane_vectors};
 use super::{AttentionWorkspace, BLOCK, LayerCache, QUERIES};
@@ -191,21 +191,30 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What will be read after a block's keys, and after its values: memory to ask for early.
+    /// What will be read after a block's keys, and after its values (the keys of the `next` head and
+    /// block, if any): memory to ask for early.
     /// Nothing for blocks that were widened, which lie in a cache near the core.
     pub(super) fn ahead<R: Reading>(
         &self,
         kv_head: usize,
         block: usize,
-        more: bool,
+        next: Option<(usize, usize)>,
     ) -> KeysValues<'a> {
         let cache: &'a LayerCache = self.input.cache;
-        let next = if more {
-            cache.k_block(kv_head, block + 1)
-        } else {
-            &[]
-        };
+        let next = next.map_or(&[][..], |(kv_head, block)| cache.k_block(kv_head, block));
         R::ahead((cache.v_block(kv_head, block), next))
+    }
+
+    /// Merges all blocks of one query: the m, l and o of a block lie `stride` after those of the
+    /// one before. Leaves the outputs in `o`, which is zero, and returns their l.
+    pub(super) fn merge_all(
+        &self,
+        stride: usize,
+        blocks: Partial<&[f32], &[[f32; 16]]>,
+        o: &mut [[f32; 16]],
+    ) -> f32 {
+        // SAFETY: `kernels` proves the level.
+        unsafe { (self.kernels.0.attention.merge_all)(MergeAllArgs { stride, blocks, o }) }
     }
 
     /// Merges a block into running results.
@@ -378,7 +387,8 @@ impl<'a, R: CacheReading> AttentionJob<'a, R> {
         let blocks = plan.blocks(pos(tokens.start), pos(tokens.end - 1));
         for block in blocks.clone() {
             let (k, v) = R::read(plan, kv_head, block, scratch.k, scratch.v);
-            let ahead = plan.ahead::<R>(kv_head, block, block + 1 < blocks.end);
+            let next = (block + 1 < blocks.end).then_some((kv_head, block + 1));
+            let ahead = plan.ahead::<R>(kv_head, block, next);
             for first in (0..queries).step_by(QUERIES) {
                 let n = QUERIES.min(queries - first);
                 let mut spans = [Span::default(); QUERIES];

@@ -167,6 +167,57 @@ impl Kernel for Merge {
     }
 }
 
+/// Merges the blocks of one query, first to last.
+pub(crate) struct MergeAllArgs<'a> {
+    /// From one block's m, l and o to the next's.
+    pub(super) stride: usize,
+    pub(super) blocks: Partial<&'a [f32], &'a [[f32; 16]]>,
+    /// `[vectors]`, zero.
+    pub(super) o: &'a mut [[f32; 16]],
+}
+
+/// [`MergeAllArgs`]' kernel. What [`Merge`] does block by block, with the factors of sixteen blocks
+/// computed at once: they depend on the maxima alone.
+pub(crate) struct MergeAll;
+
+impl Kernel for MergeAll {
+    type Args<'a> = MergeAllArgs<'a>;
+    type Out = f32;
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, MergeAllArgs { stride, blocks, o }: MergeAllArgs<'_>) -> f32 {
+        let vectors = o.len();
+        let n_blocks = blocks.m.len().div_ceil(stride);
+        assert!(blocks.l.len() == blocks.m.len());
+        let mut m = f32::NEG_INFINITY;
+        let mut l = s.zero();
+        let (mut a, mut b) = ([0.0; 16], [0.0; 16]);
+        for first in (0..n_blocks).step_by(16) {
+            let n = (n_blocks - first).min(16);
+            for i in 0..n {
+                let m_b = blocks.m[(first + i) * stride];
+                let top = if m > m_b { m } else { m_b };
+                (a[i], b[i]) = (m - top, m_b - top);
+                m = top;
+            }
+            s.store(exp(s, s.load(&a)), &mut a);
+            s.store(exp(s, s.load(&b)), &mut b);
+            for i in 0..n {
+                let at = (first + i) * stride;
+                let (av, bv) = (s.splat(a[i]), s.splat(b[i]));
+                l = s.fma(l, av, s.mul(s.splat(blocks.l[at]), bv));
+                let o_b = &blocks.o[at * vectors..][..vectors];
+                for (o, o_b) in o.iter_mut().zip(o_b) {
+                    s.store(s.fma(s.load(o), av, s.mul(s.load(o_b), bv)), o);
+                }
+            }
+        }
+        let mut lanes = [0.0; 16];
+        s.store(l, &mut lanes);
+        lanes[0]
+    }
+}
+
 /// `out = o / l` for one query.
 pub(crate) struct FinishArgs<'a> {
     pub(super) o: &'a [[f32; 16]],
@@ -264,6 +315,7 @@ pub(crate) struct Table {
     pub(super) softmax: Entry<Softmax<Uncapped>>,
     pub(super) softmax_capped: Entry<Softmax<Softcap>>,
     pub(super) merge: Entry<Merge>,
+    pub(super) merge_all: Entry<MergeAll>,
     pub(super) finish: Entry<Finish>,
     pub(super) codecs: Codecs,
 }
@@ -274,6 +326,7 @@ impl Table {
             softmax: entry::<S, Softmax<Uncapped>>,
             softmax_capped: entry::<S, Softmax<Softcap>>,
             merge: entry::<S, Merge>,
+            merge_all: entry::<S, MergeAll>,
             finish: entry::<S, Finish>,
             codecs: Codecs::of::<S>(),
         }
