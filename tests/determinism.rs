@@ -1,5 +1,5 @@
 //! One arithmetic, whole programs: `emel-run` prints the same checksums for every instruction
-//! set, thread count, route, physical batch and process.
+//! set, thread count, route, physical batch and process, whatever the types of the cache.
 //!
 //! The test samples the product of all settings so that every value of each one meets both
 //! models and every prompt length; `EMEL_FULL_MATRIX=1` (or `scripts/test.sh --full`) runs the
@@ -80,9 +80,21 @@ fn sample(all: &[Setting], n: usize) -> Vec<Setting> {
     chosen
 }
 
+/// Types of the K and the V cache.
+type Types = (&'static str, &'static str);
+
+const HALF: Types = ("f16", "f16");
+
 /// The checksum line of a run.
-fn checksums(model: &Path, ids: &Path, n_predict: &str, setting: &Setting) -> String {
+fn checksums(
+    model: &Path,
+    ids: &Path,
+    n_predict: &str,
+    (k, v): Types,
+    setting: &Setting,
+) -> String {
     let output = emel_run()
+        .args(["-ctk", k, "-ctv", v])
         .arg("-m")
         .arg(model)
         .arg("-f")
@@ -116,20 +128,27 @@ fn checksums(model: &Path, ids: &Path, n_predict: &str, setting: &Setting) -> St
 }
 
 /// Runs every setting over one prompt and finds them all alike.
-fn one_value(model: &Path, prompt: &str, n_predict: &str, settings: &[Setting]) {
+fn one_value(
+    model: &Path,
+    prompt: &str,
+    n_predict: &str,
+    types: Types,
+    settings: &[Setting],
+) -> String {
     let file = common::temporary("prompt.txt");
     std::fs::write(&file, prompt).expect("a temporary file");
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for setting in settings {
-        let sums = checksums(model, &file, n_predict, setting);
+        let sums = checksums(model, &file, n_predict, types, setting);
         found.entry(sums).or_default().push(setting.name());
     }
     // The first setting again, in another process.
     found
-        .entry(checksums(model, &file, n_predict, &settings[0]))
+        .entry(checksums(model, &file, n_predict, types, &settings[0]))
         .or_default();
     let _ = std::fs::remove_file(&file);
-    assert_eq!(found.len(), 1, "{}: {found:#?}", model.display());
+    assert_eq!(found.len(), 1, "{} {types:?}: {found:#?}", model.display());
+    found.into_keys().collect()
 }
 
 /// Text of about `n` tokens, no two sentences alike.
@@ -166,9 +185,36 @@ fn short_prompts(name: &str) {
     let model = model(name);
     let all = product(&levels());
     let settings = if full() { all } else { sample(&all, 10) };
-    one_value(&model, "Hello", "8", &settings);
-    one_value(&model, "The river runs past", "8", &settings);
-    one_value(&model, &text(40), "8", &settings);
+    one_value(&model, "Hello", "8", HALF, &settings);
+    one_value(&model, "The river runs past", "8", HALF, &settings);
+    one_value(&model, &text(40), "8", HALF, &settings);
+}
+
+/// The other types of the cache, each with a sample of the settings: one value a type, and another
+/// for each.
+fn cache_types(name: &str) {
+    let model = model(name);
+    let all = product(&levels());
+    let mut found = vec![one_value(&model, &text(60), "4", HALF, &all[..1])];
+    for (i, types) in [
+        ("q8_0", "q8_0"),
+        ("q8_0", "f16"),
+        ("f32", "q8_0"),
+        ("f32", "f32"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let settings = if full() {
+            all.clone()
+        } else {
+            all.iter().skip(i).step_by(all.len() / 4).copied().collect()
+        };
+        found.push(one_value(&model, &text(60), "4", types, &settings));
+    }
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), 5, "{found:#?}");
 }
 
 /// 2000 tokens: many cache blocks, and past every sliding window.
@@ -195,8 +241,11 @@ fn long_prompt(name: &str) {
         &model,
         &text(2000),
         "4",
+        HALF,
         if full() { &all } else { &settings },
     );
+    let few = [&settings[..1], &settings[settings.len() - 1..]].concat();
+    one_value(&model, &text(2000), "4", ("q8_0", "q8_0"), &few);
 }
 
 #[test]
@@ -207,6 +256,16 @@ fn smollm2_short_prompts() {
 #[test]
 fn gemma3_short_prompts() {
     short_prompts(common::GEMMA3);
+}
+
+#[test]
+fn smollm2_cache_types() {
+    cache_types(common::SMOLLM2);
+}
+
+#[test]
+fn gemma3_cache_types() {
+    cache_types(common::GEMMA3);
 }
 
 #[test]

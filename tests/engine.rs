@@ -14,7 +14,7 @@ use emel::oracle::compare::{Distance, Summary};
 use emel::oracle::{Oracle, Want};
 use emel::sampling::{Sampler, SamplerConfig};
 use emel::tokenizer::{EncodeOptions, TokenId, Tokenizer};
-use emel_kernels::Level;
+use emel_kernels::{CacheType, Level};
 use std::path::Path;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -37,6 +37,10 @@ const TYPES: [TensorType; 15] = [
     TensorType::IQ4_NL,
     TensorType::IQ4_XS,
 ];
+
+const HALF: (CacheType, CacheType) = (CacheType::F16, CacheType::F16);
+const EIGHT: (CacheType, CacheType) = (CacheType::Q8_0, CacheType::Q8_0);
+const SINGLE: (CacheType, CacheType) = (CacheType::F32, CacheType::F32);
 
 fn greedy(n_vocab: usize) -> Sampler {
     let config = SamplerConfig {
@@ -110,7 +114,12 @@ fn tokens(n: usize) -> Vec<TokenId> {
 }
 
 /// One model on every level, route, batch and number of lanes.
-fn agree_everywhere(family: &'static str, ty: TensorType) {
+fn agree_everywhere(family: &'static str, ty: TensorType, cache: (CacheType, CacheType)) {
+    let options = |level, lanes, routes| LoadOptions {
+        cache_k: cache.0,
+        cache_v: cache.1,
+        ..options(level, lanes, routes)
+    };
     let model = TestModel::new(family, ty)
         .write_temporary()
         .expect("a temporary model");
@@ -128,7 +137,7 @@ fn agree_everywhere(family: &'static str, ty: TensorType) {
         let found = bits(model.path(), &options(level, lanes, routes), &tokens);
         assert!(
             found == base,
-            "{family} {ty}: {level}, {lanes} lanes, {routes:?}"
+            "{family} {ty} {cache:?}: {level}, {lanes} lanes, {routes:?}"
         );
     };
     for level in Level::available() {
@@ -143,8 +152,69 @@ fn agree_everywhere(family: &'static str, ty: TensorType) {
 #[test]
 fn block_types_agree_everywhere() {
     for (i, ty) in TYPES.into_iter().enumerate() {
-        agree_everywhere(FAMILIES[i % 4], ty);
-        agree_everywhere(FAMILIES[(i + 2) % 4], ty);
+        agree_everywhere(FAMILIES[i % 4], ty, HALF);
+        agree_everywhere(FAMILIES[(i + 2) % 4], ty, HALF);
+    }
+}
+
+#[test]
+fn cache_types_agree_everywhere() {
+    let mixed = (CacheType::Q8_0, CacheType::F32);
+    for family in FAMILIES {
+        for cache in [EIGHT, SINGLE, mixed, (CacheType::F16, CacheType::Q8_0)] {
+            agree_everywhere(family, TensorType::Q8_0, cache);
+        }
+    }
+}
+
+#[test]
+fn the_cache_takes_the_memory_of_its_types() {
+    let model = small();
+    let bytes = |(cache_k, cache_v)| {
+        let options = LoadOptions {
+            n_ctx: Some(4096),
+            cache_k,
+            cache_v,
+            ..small_options()
+        };
+        let engine = Engine::load(model.path(), &options).unwrap_or_else(|e| panic!("{e}"));
+        engine.cache_bytes()
+    };
+    let half = bytes(HALF);
+    assert_eq!(half, 3 * 4096 * 2 * (64 + 64) * 2);
+    assert_eq!(bytes(EIGHT), half / 64 * 34);
+    assert_eq!(bytes(SINGLE), 2 * half);
+    assert_eq!(
+        bytes((CacheType::Q8_0, CacheType::F32)),
+        half / 2 / 64 * 34 + half
+    );
+}
+
+#[test]
+fn a_cache_type_that_heads_do_not_fit_is_refused_before_anything_is_packed() {
+    let mut odd = TestModel::new("qwen3", TensorType::Q8_0);
+    odd.head_dim = 48;
+    let model = odd.write_temporary().expect("a temporary model");
+    let load = |(cache_k, cache_v)| {
+        let options = LoadOptions {
+            cache_k,
+            cache_v,
+            ..small_options()
+        };
+        Engine::load(model.path(), &options).map(drop)
+    };
+    load(HALF).expect("f16 takes any head");
+    load(SINGLE).expect("f32 takes any head");
+    for (types, what) in [
+        (EIGHT, "keys"),
+        ((CacheType::F16, CacheType::Q8_0), "values"),
+    ] {
+        let error = load(types).expect_err("48 is no multiple of 32");
+        assert!(matches!(error, EngineError::Cache(_)), "{error}");
+        assert!(
+            error.to_string().contains(&format!("{what} of 48")),
+            "{error}"
+        );
     }
 }
 
@@ -154,15 +224,29 @@ fn float_models_lie_at_the_oracle() {
         let mut model = TestModel::new(family, TensorType::F32);
         model.rope_factors = family == "llama";
         let model = model.write_temporary().expect("a temporary model");
-        let summary = against_oracle(model.path(), &tokens(71), 71);
-        // Only the f16 cache and f32 rounding stand between the two.
-        assert!(summary.max_difference < 2e-2, "{family}: {summary}");
-        assert!(summary.mean_kl < 3e-6, "{family}: {summary}");
+        let types = [HALF, EIGHT, SINGLE];
+        let [half, eight, single] = against_oracle(model.path(), &tokens(71), 71, types);
+        println!("{family}: f16 {half}; q8_0 {eight}; f32 {single}");
+        // Only the cache and f32 rounding stand between the two. A number in a q8_0 block is off
+        // by up to 1/254 of the block's largest, in f16 by up to 1/2048 of itself: 30 times as
+        // much on average, in the logits too, and the square of that in KL.
+        assert!(half.max_difference < 2e-2, "{family}: {half}");
+        assert!(half.mean_kl < 3e-6, "{family}: {half}");
+        assert!(single.max_difference < 4e-5, "{family}: {single}");
+        assert!(single.mean_kl < 2e-11, "{family}: {single}");
+        assert!(eight.max_difference < 0.4, "{family}: {eight}");
+        assert!(eight.mean_kl < 1.3e-3, "{family}: {eight}");
     }
 }
 
-/// The distance of the engine's logits from the oracle's at the last `n` positions of `tokens`.
-fn against_oracle(path: &Path, tokens: &[TokenId], n: usize) -> Summary {
+/// The distances of the engine's logits, with each of these types of the cache, from the oracle's
+/// at the last `n` positions of `tokens`.
+fn against_oracle<const N: usize>(
+    path: &Path,
+    tokens: &[TokenId],
+    n: usize,
+    types: [(CacheType, CacheType); N],
+) -> [Summary; N] {
     let gguf = Gguf::open(path).expect("a readable model");
     let bound = emel::model::bind(&gguf).expect("a supported model");
     let mut oracle = Oracle::new(&gguf, &bound)
@@ -174,23 +258,27 @@ fn against_oracle(path: &Path, tokens: &[TokenId], n: usize) -> Summary {
         .expect("the tokens are valid");
 
     let routes = RoutePolicy::default();
-    let options = LoadOptions {
-        n_ctx: Some(tokens.len() + 1),
-        ..LoadOptions::new(ExecutionPolicy::new(Level::best(), 2), routes)
-    };
-    let session = session(path, &options, 1);
-    let mut generator = Generator::new(&session);
-    let distances = positions.iter().zip(&truth).map(|(&position, truth)| {
-        prompt(&mut generator, &tokens[..=position]).expect("the prompt fits");
-        let distance = Distance::between(&session.logits(), truth);
-        let output = Output::new();
-        generator.process_event(Halt {
-            reason: StopReason::Cancelled,
-            output: &output,
+    types.map(|(cache_k, cache_v)| {
+        let options = LoadOptions {
+            n_ctx: Some(tokens.len() + 1),
+            cache_k,
+            cache_v,
+            ..LoadOptions::new(ExecutionPolicy::new(Level::best(), 2), routes)
+        };
+        let session = session(path, &options, 1);
+        let mut generator = Generator::new(&session);
+        let distances = positions.iter().zip(&truth).map(|(&position, truth)| {
+            prompt(&mut generator, &tokens[..=position]).expect("the prompt fits");
+            let distance = Distance::between(&session.logits(), truth);
+            let output = Output::new();
+            generator.process_event(Halt {
+                reason: StopReason::Cancelled,
+                output: &output,
+            });
+            distance
         });
-        distance
-    });
-    Summary::of(distances)
+        Summary::of(distances)
+    })
 }
 
 const TEXT: &str = "The first lighthouses were fires on hilltops, kept burning through the night so \
@@ -216,8 +304,8 @@ fn real_text(path: &Path) -> Vec<TokenId> {
 #[test]
 fn smollm2_lies_near_the_oracle() {
     let path = model(common::SMOLLM2);
-    let summary = against_oracle(&path, &real_text(&path), 64);
-    println!("SmolLM2: {summary}");
+    let [summary, eight] = against_oracle(&path, &real_text(&path), 64, [HALF, EIGHT]);
+    println!("SmolLM2: {summary}; with a q8_0 cache {eight}");
     assert!(
         summary.mean_kl < 7.4e-3 && summary.max_kl < 2.5e-2,
         "{summary}"
@@ -226,13 +314,21 @@ fn smollm2_lies_near_the_oracle() {
         summary.max_difference < 2.0 && summary.top_agreements >= 60,
         "{summary}"
     );
+    assert!(
+        eight.mean_kl < 8.6e-3 && eight.max_kl < 3.0e-2,
+        "q8_0 cache: {eight}"
+    );
+    assert!(
+        eight.max_difference < 2.0 && eight.top_agreements >= 59,
+        "q8_0 cache: {eight}"
+    );
 }
 
 #[test]
 fn gemma3_lies_near_the_oracle() {
     let path = model(common::GEMMA3);
-    let summary = against_oracle(&path, &real_text(&path), 64);
-    println!("Gemma 3: {summary}");
+    let [summary, eight] = against_oracle(&path, &real_text(&path), 64, [HALF, EIGHT]);
+    println!("Gemma 3: {summary}; with a q8_0 cache {eight}");
     assert!(
         summary.mean_kl < 1.2e-2 && summary.max_kl < 5.9e-2,
         "{summary}"
@@ -240,6 +336,14 @@ fn gemma3_lies_near_the_oracle() {
     assert!(
         summary.max_difference < 3.2 && summary.top_agreements >= 56,
         "{summary}"
+    );
+    assert!(
+        eight.mean_kl < 1.3e-2 && eight.max_kl < 5.2e-2,
+        "q8_0 cache: {eight}"
+    );
+    assert!(
+        eight.max_difference < 3.0 && eight.top_agreements >= 58,
+        "q8_0 cache: {eight}"
     );
 }
 

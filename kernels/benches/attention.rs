@@ -8,8 +8,8 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use emel_kernels::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
-    AttentionWorkspace, CacheType, Direct, Kernels, Lanes, LayerCache, Level, StoreKvJob, Widened,
-    parallel, serial,
+    AttentionWorkspace, CacheShape, CacheType, Direct, Kernels, Lanes, LayerCache, Level,
+    StoreKvJob, Widened, parallel, serial,
 };
 
 struct Model {
@@ -51,11 +51,21 @@ fn noise(n: usize) -> Vec<f32> {
 }
 
 impl Model {
-    fn cache(&self, kernels: Kernels, n: usize) -> LayerCache {
-        let mut cache =
-            LayerCache::allocate(self.n_kv, self.dim, self.dim, n, CacheType::F16).unwrap();
+    fn shape(&self, n: usize, ty: CacheType) -> CacheShape {
+        CacheShape {
+            n_kv_heads: self.n_kv,
+            head_dim_k: self.dim,
+            head_dim_v: self.dim,
+            n_ctx: n,
+            type_k: ty,
+            type_v: ty,
+        }
+    }
+
+    fn cache(&self, kernels: Kernels, n: usize, ty: CacheType) -> LayerCache {
+        let mut cache = LayerCache::allocate(kernels, self.shape(n, ty)).unwrap();
         let rows = noise(n * self.n_kv * self.dim);
-        serial(&mut StoreKvJob::new(kernels, &mut cache, 0, &rows, &rows));
+        serial(&mut StoreKvJob::new(&mut cache, 0, &rows, &rows));
         cache
     }
 
@@ -85,18 +95,21 @@ impl Model {
 }
 
 /// Layers whose caches are read in turn, so that together they do not fit a core's own caches.
-const LAYERS: usize = 16;
+const LAYERS: usize = 48;
 
 fn decode(c: &mut Criterion) {
     let depth = 4096;
-    for model in &MODELS {
-        let mut group = c.benchmark_group(format!("decode at {depth}, {}", model.name));
-        let bytes = depth * model.n_kv * model.dim * 2 * 2;
+    let types = CacheType::ALL;
+    for (model, ty) in MODELS.iter().flat_map(|model| types.map(|ty| (model, ty))) {
+        let mut group = c.benchmark_group(format!("decode at {depth}, {}, {ty}", model.name));
+        let bytes = model.shape(depth, ty).bytes().unwrap();
         group.throughput(Throughput::Bytes((LAYERS * bytes) as u64));
         let q = noise(model.n_head * model.dim);
         let mut out = vec![0.0; q.len()];
         for kernels in Level::available().into_iter().filter_map(Kernels::new) {
-            let caches: Vec<_> = (0..LAYERS).map(|_| model.cache(kernels, depth)).collect();
+            let caches: Vec<_> = (0..LAYERS)
+                .map(|_| model.cache(kernels, depth, ty))
+                .collect();
             let mut workspace = model.workspace(2, depth);
             let level = kernels.level();
             group.bench_function(BenchmarkId::new("whole", level), |b| {
@@ -136,8 +149,9 @@ fn decode(c: &mut Criterion) {
 
 fn prefill(c: &mut Criterion) {
     let tokens = 512;
-    for model in &MODELS {
-        let mut group = c.benchmark_group(format!("prefill of {tokens}, {}", model.name));
+    let types = CacheType::ALL;
+    for (model, ty) in MODELS.iter().flat_map(|model| types.map(|ty| (model, ty))) {
+        let mut group = c.benchmark_group(format!("prefill of {tokens}, {}, {ty}", model.name));
         let pairs = tokens * (tokens + 1) / 2;
         group.throughput(Throughput::Elements(
             (2 * 2 * pairs * model.n_head * model.dim) as u64,
@@ -145,7 +159,7 @@ fn prefill(c: &mut Criterion) {
         let q = noise(tokens * model.n_head * model.dim);
         let mut out = vec![0.0; q.len()];
         for kernels in Level::available().into_iter().filter_map(Kernels::new) {
-            let cache = model.cache(kernels, tokens);
+            let cache = model.cache(kernels, tokens, ty);
             let mut workspace = model.workspace(1, tokens);
             group.bench_function(BenchmarkId::new("1 lane", kernels.level()), |b| {
                 b.iter(|| {

@@ -22,6 +22,15 @@
 //! lanes change a bit. A score that is NaN or +infinity makes the
 //! whole output NaN; one that is -infinity counts for nothing, unless all are.
 //!
+//! A key or value is the `f32` that its stored form stands for: exact for [`CacheType::F32`],
+//! rounded to half precision for [`CacheType::F16`], and for [`CacheType::Q8_0`] `d * q`, one
+//! (always exact) `f32` product of a scale and a signed byte, both from the head's 32 elements:
+//!
+//! ```text
+//! amax = max |x|           d = f16(amax / 127)          id = amax == 0 ? 0 : 127 / amax
+//! q    = round_half_even(x * id) when that is within -127..=127, else (overflow, NaN) -127
+//! ```
+//!
 //! # How
 //!
 //! A key block is stored transposed, `[head_dim][64]`: scores run with lanes over positions, one
@@ -32,20 +41,25 @@
 //! it is stored; with many, each block is first widened to `f32`, once for all of them.
 //!
 //! [`AttentionJob`] hands out (key-value head, run of tokens) and walks all blocks of each.
-//! [`AttentionSplitJob`] is for one token: it hands out (key-value head, block) and leaves each
-//! block's `m_b, l_b, o_b` in the workspace for [`AttentionMergeJob`] to merge in the same order.
+//! [`AttentionSplitJob`] is for one token: it hands out (block, key-value head), in the order in
+//! which they lie in memory, and leaves each block's `m_b, l_b, o_b` in the workspace for
+//! [`AttentionMergeJob`] to merge in the same order.
 
 mod cache;
+mod element;
 mod job;
 mod kernels;
 mod products;
 mod split;
+mod store;
 mod workspace;
 
-pub use cache::{CacheError, CacheType, LayerCache, StoreKvJob};
+pub use cache::{CacheError, CacheShape, LayerCache};
+pub use element::{CacheType, UnknownCacheType};
 pub use job::{AttentionInput, AttentionJob, CacheReading, Direct, Widened};
 pub(crate) use kernels::Table;
 pub use split::{AttentionMergeJob, AttentionSplitJob};
+pub use store::StoreKvJob;
 pub use workspace::{AttentionShape, AttentionWorkspace};
 
 /// Positions in a block of the cache.

@@ -31,8 +31,8 @@ pub use amx::Amx;
 pub use argmax::{ArgmaxError, ArgmaxJob};
 pub use attention::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
-    AttentionWorkspace, BLOCK, CacheError, CacheReading, CacheType, Direct, LayerCache, StoreKvJob,
-    Widened,
+    AttentionWorkspace, BLOCK, CacheError, CacheReading, CacheShape, CacheType, Direct, LayerCache,
+    StoreKvJob, UnknownCacheType, Widened,
 };
 pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
 pub use format::{

@@ -44,6 +44,13 @@ pub(crate) fn cast_mut<T: Plain>(bytes: &mut [u8]) -> &mut [T] {
     unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr().cast(), len) }
 }
 
+/// The bytes of plain values.
+#[inline(always)]
+pub(crate) fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
+    // SAFETY: in bounds, and `Plain` types have no padding, so that every byte is initialized.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
 /// There is not enough memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot allocate {bytes} bytes of memory")]

@@ -107,8 +107,8 @@ null! {
     // A vector, then a matrix.
     guards: { none_left() = |null| null.left == 0, vector() = |null| null.left == 2 },
     nothing: {
-        check_policy(&Open), parse(&Open), bind(), allocate(), plan(), assemble(), reserve(),
-        ignore(),
+        check_policy(&Open), parse(&Open), bind(), check_cache(), allocate(), plan(), assemble(),
+        reserve(), ignore(),
     },
     less: { copy_vector, pack_matrix }
 }

@@ -287,7 +287,7 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             parts.show(Point::Query, q);
             parts.show(Point::Key, k);
             parts.show(Point::Value, v);
-            let mut job = StoreKvJob::new(parts.kernels, parts.cache, parts.pos0, k, v);
+            let mut job = StoreKvJob::new(parts.cache, parts.pos0, k, v);
             parts.forker.run(&mut job, k.len() + v.len())
         })
     }

@@ -6,7 +6,7 @@
 //! matrix too is left in the file's map, where its rows are read as tokens ask for them.
 
 use super::error::EngineError;
-use super::memory::Memory;
+use super::memory::{self, Memory};
 use super::observer::{Event, Observer};
 use super::pools::Pools;
 use super::speculation::{SpeculationPolicy, Speculator, Work};
@@ -16,8 +16,8 @@ use super::{Engine, ExecutionPolicy, RoutePolicy};
 use crate::gguf::{Gguf, TensorInfo, Value};
 use crate::model::{self, LayerTensors, Model, ModelSpec, RopeSpec, TensorId};
 use emel_kernels::{
-    Arena, CacheError, CacheType, Dequantizer, Kernels, LayerCache, PackJob, PackedMatrix,
-    RopePairs, RopeTable, WeightType, packed_bytes, rope_frequencies,
+    Arena, CacheType, Dequantizer, Kernels, PackJob, PackedMatrix, RopePairs, RopeTable,
+    WeightType, packed_bytes, rope_frequencies,
 };
 use sml::sml;
 use std::num::NonZeroUsize;
@@ -35,20 +35,33 @@ pub struct LoadOptions {
     pub speculation: SpeculationPolicy,
     /// Tokens of context; `None` takes what the model was trained for.
     pub n_ctx: Option<usize>,
+    /// How keys are cached.
+    pub cache_k: CacheType,
+    /// How values are cached.
+    pub cache_v: CacheType,
     /// Metadata that replaces the file's.
     pub overrides: Vec<(String, Value)>,
 }
 
 impl LoadOptions {
-    /// The model's own context, no overrides, no drafts.
+    /// The model's own context, cached in half precision, no overrides, no drafts.
     pub fn new(execution: ExecutionPolicy, routes: RoutePolicy) -> Self {
         Self {
             execution,
             routes,
             speculation: SpeculationPolicy::off(),
             n_ctx: None,
+            cache_k: CacheType::default(),
+            cache_v: CacheType::default(),
             overrides: Vec::new(),
         }
+    }
+}
+
+impl LoadOptions {
+    /// Tokens the context will hold.
+    pub(super) fn context(&self, spec: &ModelSpec) -> usize {
+        self.n_ctx.unwrap_or(spec.n_ctx_train)
     }
 }
 
@@ -62,7 +75,7 @@ sml! {
         "closed"_s + exception<_> = "failed"_s,
         "closed"_s + unexpected_event<_> / ignore,
 
-        "parsed"_s + completion<_> / bind = "bound"_s,
+        "parsed"_s + completion<_> / (bind, check_cache) = "bound"_s,
         "parsed"_s + exception<_> = "failed"_s,
         "parsed"_s + unexpected_event<_> / ignore,
 
@@ -275,26 +288,6 @@ fn rope_tables(spec: &ModelSpec, n_ctx: usize) -> Result<Vec<RopeTable>, EngineE
         .collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Empty caches of every layer, side by side.
-fn caches(spec: &ModelSpec, n_ctx: usize) -> Result<Memory, EngineError> {
-    const TYPE: CacheType = CacheType::F16;
-    let shapes = || {
-        spec.layers
-            .iter()
-            .map(|l| (l.n_head_kv, l.head_dim_k, l.head_dim_v))
-    };
-    let bytes = shapes().map(|(n, k, v)| LayerCache::bytes_for(n, k, v, n_ctx, TYPE));
-    let bytes = bytes.collect::<Result<Vec<_>, _>>()?;
-    let total = bytes
-        .into_iter()
-        .map(Arena::takes)
-        .fold(0, usize::saturating_add);
-    let mut arena = Arena::new(total).map_err(CacheError::from)?;
-    let layers =
-        shapes().map(|(n, k, v)| LayerCache::allocate_in(&mut arena, n, k, v, n_ctx, TYPE));
-    Ok(Memory::new(layers.collect::<Result<Vec<_>, _>>()?, n_ctx))
-}
-
 /// A number of a policy that must not be zero.
 fn positive(what: &'static str, value: usize) -> Result<NonZeroUsize, EngineError> {
     NonZeroUsize::new(value).ok_or(EngineError::Policy { what, value })
@@ -344,6 +337,17 @@ impl LoadStateMachineContext for Context<'_> {
             load.found.model = Some(model::bind(load.found.source()?)?);
             load.observer.event(Event::Bound);
             Ok(())
+        })
+    }
+
+    /// Refuses a cache that cannot be, before anything is packed.
+    fn check_cache(&mut self) -> Result<(), ()> {
+        self.act(|load| {
+            let spec = &load.found.model()?.spec;
+            memory::shapes(spec, load.options).try_for_each(|shape| {
+                shape.bytes()?;
+                Ok(())
+            })
         })
     }
 
@@ -490,13 +494,13 @@ impl LoadStateMachineContext for Context<'_> {
                 execution,
                 routes,
                 speculation,
-                n_ctx,
                 ..
-            } = load.options.clone();
+            } = *load.options;
             let Model { spec, tensors } = found.model.ok_or(EngineError::Order)?;
             let source = found.source.ok_or(EngineError::Order)?;
             let pools = found.pools.ok_or(EngineError::Order)?;
-            let n_ctx = n_ctx.unwrap_or(spec.n_ctx_train);
+            let kernels = found.kernels.ok_or(EngineError::Order)?;
+            let n_ctx = load.options.context(&spec);
             let n_ubatch = routes.n_ubatch.min(n_ctx);
             let table = &source.tensors()[tensors.token_embd.index()];
             let embedding = Embedding {
@@ -510,10 +514,10 @@ impl LoadStateMachineContext for Context<'_> {
             let lanes = pools.widest();
             let engine = Engine {
                 ropes: rope_tables(&spec, n_ctx)?,
-                memory: caches(&spec, n_ctx)?,
+                memory: Memory::allocate(kernels, &spec, load.options)?,
                 workspace: Workspace::new(&spec, n_ubatch, n_logits, n_ctx, lanes)?,
                 weights: found.weights.ok_or(EngineError::Order)?,
-                kernels: found.kernels.ok_or(EngineError::Order)?,
+                kernels,
                 execution,
                 routes: routes.with_ubatch(n_ubatch),
                 observer: Box::new(()),

@@ -1,8 +1,27 @@
 //! What the engine remembers of the tokens it has seen: their keys and values, a cache a layer,
 //! and the tokens themselves, so that a prompt which begins alike is not computed again.
 
+use super::{EngineError, LoadOptions};
+use crate::model::ModelSpec;
 use crate::tokenizer::TokenId;
-use emel_kernels::LayerCache;
+use emel_kernels::{Arena, CacheError, CacheShape, Kernels, LayerCache};
+
+/// The cache of each layer that `options` ask for.
+pub(super) fn shapes(
+    spec: &ModelSpec,
+    options: &LoadOptions,
+) -> impl Iterator<Item = CacheShape> + Clone {
+    let n_ctx = options.context(spec);
+    let (type_k, type_v) = (options.cache_k, options.cache_v);
+    spec.layers.iter().map(move |layer| CacheShape {
+        n_kv_heads: layer.n_head_kv,
+        head_dim_k: layer.head_dim_k,
+        head_dim_v: layer.head_dim_v,
+        n_ctx,
+        type_k,
+        type_v,
+    })
+}
 
 /// The caches of all layers, in step.
 pub(super) struct Memory {
@@ -13,13 +32,30 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Empty caches with room for `n_ctx` tokens.
-    pub fn new(layers: Vec<LayerCache>, n_ctx: usize) -> Self {
-        Self {
-            layers,
+    /// Empty caches of every layer, side by side.
+    ///
+    /// # Errors
+    /// [`EngineError::Cache`]: a type that a head does not fit, or no memory.
+    pub fn allocate(
+        kernels: Kernels,
+        spec: &ModelSpec,
+        options: &LoadOptions,
+    ) -> Result<Self, EngineError> {
+        let shapes = shapes(spec, options);
+        let bytes = shapes.clone().map(|shape| shape.bytes());
+        let total = bytes
+            .collect::<Result<Vec<_>, _>>()?
+            .into_iter()
+            .map(Arena::takes)
+            .fold(0, usize::saturating_add);
+        let mut arena = Arena::new(total).map_err(CacheError::from)?;
+        let layers = shapes.map(|shape| LayerCache::allocate_in(&mut arena, kernels, shape));
+        let n_ctx = options.context(spec);
+        Ok(Self {
+            layers: layers.collect::<Result<Vec<_>, _>>()?,
             tokens: Vec::with_capacity(n_ctx),
             n_ctx,
-        }
+        })
     }
 
     /// Tokens in the cache: the position of the next one.

@@ -252,6 +252,8 @@ fn load(config: &RunConfig, model: &Path, progress: Progress) -> Result<Engine, 
         n_ctx: (config.n_ctx > 0).then_some(config.n_ctx as usize),
         overrides: config.overrides.clone(),
         speculation: speculation(config),
+        cache_k: config.cache_k,
+        cache_v: config.cache_v,
         ..LoadOptions::new(execution, routes.with_ubatch(config.n_ubatch as usize))
     };
     let bar = LoadBar {
@@ -331,10 +333,12 @@ fn warn(config: &RunConfig, engine: &Engine, sampling: &SamplerConfig) {
     if config.verbosity >= TALKATIVE {
         let policy = engine.execution();
         eprintln!(
-            "{}: {} layers, context {n_ctx} ({} MiB of cache), {}, {} threads",
+            "{}: {} layers, context {n_ctx} ({} MiB of cache, K {}, V {}), {}, {} threads",
             engine.spec().architecture,
             engine.spec().layers.len(),
             engine.cache_bytes() >> 20,
+            config.cache_k,
+            config.cache_v,
             policy.level,
             policy.lanes,
         );

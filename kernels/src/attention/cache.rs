@@ -1,30 +1,11 @@
-//! The key-value cache of one layer, and storing into it.
+//! The key-value cache of one layer.
 
 use std::ops::Range;
 
 use super::BLOCK;
-use super::kernels::Row;
-use crate::lanes::{Disjoint, Job, Part};
+use super::element::{CacheType, Codec};
 use crate::level::Kernels;
 use crate::memory::{AllocError, Arena, HugeBuffer};
-use crate::simd::{Kernel, Simd};
-
-/// How cached keys and values are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CacheType {
-    /// IEEE half precision, rounded to nearest even.
-    F16,
-}
-
-impl CacheType {
-    /// The name that llama.cpp's `--cache-type-k` takes.
-    pub const fn name(self) -> &'static str {
-        match self {
-            CacheType::F16 => "f16",
-        }
-    }
-}
 
 /// Why a cache cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,30 +22,47 @@ pub enum CacheError {
         /// Elements of a value.
         head_dim_v: usize,
     },
+    /// A head is no whole number of the type's blocks.
+    #[error(
+        "{what} of {head_dim} elements cannot be cached as {ty}, whose blocks are of {}: choose f16 or f32",
+        ty.block_elements()
+    )]
+    HeadSize {
+        /// `keys` or `values`.
+        what: &'static str,
+        /// Elements of one of them.
+        head_dim: usize,
+        /// The type that was asked for.
+        ty: CacheType,
+    },
     /// The system has no memory for it.
     #[error("no memory for the key-value cache (ask for a smaller context): {0}")]
     OutOfMemory(#[from] AllocError),
 }
 
-/// Keys and values of one layer, in blocks of [`BLOCK`] positions.
-///
-/// Block after block: the block's keys, `[n_kv_heads][head_dim_k][64]`, then its values,
-/// `[n_kv_heads][64][head_dim_v]`, the last rounded up to sixteen with zeros. Memory is reserved at
-/// once and takes real pages as positions are stored, so that a short text takes few, whatever
-/// the context.
-pub struct LayerCache {
-    /// `[n_blocks][block_len]`.
-    data: HugeBuffer<[u16; 16]>,
-    layout: Layout,
-    n_kv_heads: usize,
-    head_dim_k: usize,
-    head_dim_v: usize,
-    n_blocks: usize,
+/// What a cache holds, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheShape {
+    /// Key-value heads.
+    pub n_kv_heads: usize,
+    /// Elements of a key.
+    pub head_dim_k: usize,
+    /// Elements of a value.
+    pub head_dim_v: usize,
+    /// Positions, at least.
+    pub n_ctx: usize,
+    /// How keys are stored.
+    pub type_k: CacheType,
+    /// How values are stored.
+    pub type_v: CacheType,
 }
 
-/// Where things lie in a block, in units of sixteen elements.
+/// Bytes in the unit that blocks are measured in.
+const LINE: usize = 64;
+
+/// Where things lie in a block, in units of [`LINE`] bytes.
 #[derive(Clone, Copy)]
-struct Layout {
+pub(super) struct Layout {
     /// One head's keys.
     k_len: usize,
     /// One head's values.
@@ -77,81 +75,29 @@ struct Layout {
 
 impl Layout {
     /// Where the keys of one head and block are.
-    fn k(&self, kv_head: usize, block: usize) -> Range<usize> {
+    pub(super) fn k(&self, kv_head: usize, block: usize) -> Range<usize> {
         let start = block * self.block_len + kv_head * self.k_len;
         start..start + self.k_len
     }
 
     /// Where the values of one head and block are.
-    fn v(&self, kv_head: usize, block: usize) -> Range<usize> {
+    pub(super) fn v(&self, kv_head: usize, block: usize) -> Range<usize> {
         let start = block * self.block_len + self.v_start + kv_head * self.v_len;
         start..start + self.v_len
     }
 }
 
-impl LayerCache {
-    /// A cache for at least `n_ctx` positions, all zero.
-    ///
-    /// # Errors
-    ///
-    /// [`CacheError`]: a count of zero, or no memory.
-    pub fn allocate(
-        n_kv_heads: usize,
-        head_dim_k: usize,
-        head_dim_v: usize,
-        n_ctx: usize,
-        ty: CacheType,
-    ) -> Result<LayerCache, CacheError> {
-        let bytes = Self::bytes_for(n_kv_heads, head_dim_k, head_dim_v, n_ctx, ty)?;
-        let mut arena = Arena::new(Arena::takes(bytes))?;
-        Self::allocate_in(&mut arena, n_kv_heads, head_dim_k, head_dim_v, n_ctx, ty)
-    }
-
-    /// As [`LayerCache::allocate`], with memory from `arena`, of which it takes
-    /// [`Arena::takes`] of [`LayerCache::bytes_for`]: the layers of a model share huge pages.
-    ///
-    /// # Errors
-    ///
-    /// As [`LayerCache::allocate`]; memory is short when the arena is full.
-    pub fn allocate_in(
-        arena: &mut Arena,
-        n_kv_heads: usize,
-        head_dim_k: usize,
-        head_dim_v: usize,
-        n_ctx: usize,
-        ty: CacheType,
-    ) -> Result<LayerCache, CacheError> {
-        let bytes = Self::bytes_for(n_kv_heads, head_dim_k, head_dim_v, n_ctx, ty)?;
-        let k_len = head_dim_k * (BLOCK / 16);
-        let v_len = BLOCK * head_dim_v.div_ceil(16);
-        let layout = Layout {
-            k_len,
-            v_len,
-            v_start: n_kv_heads * k_len,
-            block_len: n_kv_heads * (k_len + v_len),
-        };
-        Ok(LayerCache {
-            data: arena.zeroed(bytes / size_of::<[u16; 16]>())?,
-            layout,
+impl CacheShape {
+    /// Checks the shape and lays it out.
+    fn layout(&self) -> Result<Layout, CacheError> {
+        let CacheShape {
             n_kv_heads,
             head_dim_k,
             head_dim_v,
-            n_blocks: n_ctx.div_ceil(BLOCK),
-        })
-    }
-
-    /// Bytes of a cache for at least `n_ctx` positions.
-    ///
-    /// # Errors
-    ///
-    /// [`CacheError`]: a count of zero, or a size that no memory has.
-    pub fn bytes_for(
-        n_kv_heads: usize,
-        head_dim_k: usize,
-        head_dim_v: usize,
-        n_ctx: usize,
-        ty: CacheType,
-    ) -> Result<usize, CacheError> {
+            type_k,
+            type_v,
+            ..
+        } = *self;
         if n_kv_heads == 0 || head_dim_k == 0 || head_dim_v == 0 {
             return Err(CacheError::Empty {
                 n_kv_heads,
@@ -159,21 +105,99 @@ impl LayerCache {
                 head_dim_v,
             });
         }
-        let CacheType::F16 = ty;
-        let product = |a: usize, b: usize| a.checked_mul(b).ok_or(AllocError { bytes: usize::MAX });
-        let k_len = product(head_dim_k, BLOCK / 16)?;
-        let v_len = product(BLOCK, head_dim_v.div_ceil(16))?;
-        let head_len = k_len
-            .checked_add(v_len)
-            .ok_or(AllocError { bytes: usize::MAX })?;
-        let block_len = product(n_kv_heads, head_len)?;
-        let len = product(block_len, n_ctx.div_ceil(BLOCK))?;
-        Ok(product(len, size_of::<[u16; 16]>())?)
+        for (what, head_dim, ty) in [("keys", head_dim_k, type_k), ("values", head_dim_v, type_v)] {
+            if !head_dim.is_multiple_of(ty.block_elements()) {
+                return Err(CacheError::HeadSize { what, head_dim, ty });
+            }
+        }
+        // A block's 64 positions make every part a whole number of lines: `head_dim` elements
+        // take `ty.bytes(head_dim)` bytes, 64 times.
+        const { assert!(BLOCK.is_multiple_of(LINE)) };
+        let k_len = type_k.bytes(head_dim_k);
+        let v_len = head_dim_v.checked_next_multiple_of(16);
+        let v_len = v_len.and_then(|padded| type_v.bytes(padded));
+        let layout = || {
+            let (k_len, v_len) = (k_len?, v_len?);
+            Some(Layout {
+                k_len,
+                v_len,
+                v_start: n_kv_heads.checked_mul(k_len)?,
+                block_len: n_kv_heads.checked_mul(k_len.checked_add(v_len)?)?,
+            })
+        };
+        Ok(layout().ok_or(AllocError { bytes: usize::MAX })?)
     }
 
-    /// How values are stored.
-    pub fn cache_type(&self) -> CacheType {
-        CacheType::F16
+    fn n_blocks(&self) -> usize {
+        self.n_ctx.div_ceil(BLOCK)
+    }
+
+    /// Bytes of a cache of this shape.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`]: a count of zero, a head that the type does not fit, or a size that no
+    /// memory has.
+    pub fn bytes(&self) -> Result<usize, CacheError> {
+        let lines = self.layout()?.block_len.checked_mul(self.n_blocks());
+        let bytes = lines.and_then(|lines| lines.checked_mul(LINE));
+        Ok(bytes.ok_or(AllocError { bytes: usize::MAX })?)
+    }
+}
+
+/// Keys and values of one layer, in blocks of [`BLOCK`] positions.
+///
+/// Block after block: the block's keys, `[n_kv_heads][head_dim_k][64]`, then its values,
+/// `[n_kv_heads][64][head_dim_v]`, the last rounded up to sixteen with zeros. Behind the numbers of
+/// a [`CacheType::Q8_0`] head's part of a block come its scales, `[head_dim / 32][64]`. Memory is
+/// reserved at once and takes real pages as positions are stored, so that a short text takes few,
+/// whatever the context.
+pub struct LayerCache {
+    /// `[n_blocks][block_len]`.
+    pub(super) data: HugeBuffer<[u8; LINE]>,
+    pub(super) layout: Layout,
+    shape: CacheShape,
+    /// The kernels of the two types, of the level the cache was made for.
+    pub(super) k_codec: &'static Codec,
+    pub(super) v_codec: &'static Codec,
+}
+
+impl LayerCache {
+    /// An empty cache for at least `shape.n_ctx` positions, all zero, that stores and is read at
+    /// the level of `kernels`.
+    ///
+    /// # Errors
+    ///
+    /// [`CacheError`]: an impossible shape, or no memory.
+    pub fn allocate(kernels: Kernels, shape: CacheShape) -> Result<LayerCache, CacheError> {
+        let mut arena = Arena::new(Arena::takes(shape.bytes()?))?;
+        Self::allocate_in(&mut arena, kernels, shape)
+    }
+
+    /// As [`LayerCache::allocate`], with memory from `arena`, of which it takes
+    /// [`Arena::takes`] of [`CacheShape::bytes`]: the layers of a model share huge pages.
+    ///
+    /// # Errors
+    ///
+    /// As [`LayerCache::allocate`]; memory is short when the arena is full.
+    pub fn allocate_in(
+        arena: &mut Arena,
+        kernels: Kernels,
+        shape: CacheShape,
+    ) -> Result<LayerCache, CacheError> {
+        let codecs = &kernels.0.attention.codecs;
+        Ok(LayerCache {
+            data: arena.zeroed(shape.bytes()? / LINE)?,
+            layout: shape.layout()?,
+            shape,
+            k_codec: codecs.get(shape.type_k),
+            v_codec: codecs.get(shape.type_v),
+        })
+    }
+
+    /// What it was made for.
+    pub fn shape(&self) -> CacheShape {
+        self.shape
     }
 
     /// The memory reserved, in bytes.
@@ -183,215 +207,36 @@ impl LayerCache {
 
     /// The number of positions there is room for: `n_ctx` rounded up to whole blocks.
     pub fn capacity(&self) -> usize {
-        self.n_blocks * BLOCK
+        self.shape.n_blocks() * BLOCK
     }
 
     /// Key-value heads.
     pub fn n_kv_heads(&self) -> usize {
-        self.n_kv_heads
+        self.shape.n_kv_heads
     }
 
     /// Elements of a key.
     pub fn head_dim_k(&self) -> usize {
-        self.head_dim_k
+        self.shape.head_dim_k
     }
 
     /// Elements of a value.
     pub fn head_dim_v(&self) -> usize {
-        self.head_dim_v
+        self.shape.head_dim_v
     }
 
     /// Vectors of sixteen that hold a value.
     pub(super) fn vectors(&self) -> usize {
-        self.head_dim_v.div_ceil(16)
+        self.shape.head_dim_v.div_ceil(16)
     }
 
-    /// The keys of one block, `[head_dim_k][64]`.
-    pub(super) fn k_block(&self, kv_head: usize, block: usize) -> &[Row<u16>] {
-        self.data[self.layout.k(kv_head, block)].as_chunks().0
+    /// The keys of one block and head.
+    pub(super) fn k_block(&self, kv_head: usize, block: usize) -> &[u8] {
+        self.data[self.layout.k(kv_head, block)].as_flattened()
     }
 
-    /// The values of one block, `[64][vectors]`.
-    pub(super) fn v_block(&self, kv_head: usize, block: usize) -> &[[u16; 16]] {
-        &self.data[self.layout.v(kv_head, block)]
-    }
-}
-
-#[cfg(test)]
-impl LayerCache {
-    /// Every element, as stored.
-    pub(super) fn elements(&self) -> &[u16] {
-        self.data.as_flattened()
-    }
-}
-
-/// Some positions of one block, one key-value head.
-pub(crate) struct StoreArgs<'a> {
-    /// Rows of keys, this head's first element first; a row every `k_stride`.
-    k: &'a [f32],
-    k_stride: usize,
-    /// Rows of values, likewise.
-    v: &'a [f32],
-    v_stride: usize,
-    head_dim_v: usize,
-    /// The positions within the block are `first..first + tokens`.
-    first: usize,
-    tokens: usize,
-    k_block: &'a mut [Row<u16>],
-    v_block: &'a mut [[u16; 16]],
-}
-
-/// [`StoreArgs`]' kernel.
-pub(crate) struct Store;
-
-/// Sixteen values, zeros past the end.
-#[inline(always)]
-fn load_up_to_16<S: Simd>(s: S, from: &[f32]) -> S::F32 {
-    match from.first_chunk() {
-        Some(from) => s.load(from),
-        None => s.load_partial(from),
-    }
-}
-
-impl Kernel for Store {
-    type Args<'a> = StoreArgs<'a>;
-    type Out = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(s: S, args: StoreArgs<'_>) {
-        let StoreArgs { first, tokens, .. } = args;
-        // Sixteen elements of each key at a time, transposed through this.
-        let mut narrow = [[0; 16]; BLOCK];
-        let head_dim_k = args.k_block.len();
-        for (chunk, rows) in args.k_block.chunks_mut(16).enumerate() {
-            let element = 16 * chunk;
-            for (t, narrow) in narrow.iter_mut().enumerate().take(tokens) {
-                let key = &args.k[t * args.k_stride..][..head_dim_k];
-                s.store_f16(load_up_to_16(s, &key[element..]), narrow);
-            }
-            for (i, row) in rows.iter_mut().enumerate() {
-                let row = &mut row.as_flattened_mut()[first..first + tokens];
-                for (to, from) in row.iter_mut().zip(&narrow) {
-                    *to = from[i];
-                }
-            }
-        }
-        let vectors = args.v_block.len() / BLOCK;
-        for t in 0..tokens {
-            let value = &args.v[t * args.v_stride..][..args.head_dim_v];
-            let row = &mut args.v_block[(first + t) * vectors..][..vectors];
-            for (to, from) in row.iter_mut().zip(value.chunks(16)) {
-                s.store_f16(load_up_to_16(s, from), to);
-            }
-        }
-    }
-}
-
-/// Stores keys and values of consecutive positions.
-pub struct StoreKvJob<'a> {
-    kernels: Kernels,
-    k: &'a [f32],
-    v: &'a [f32],
-    data: Disjoint<'a, [u16; 16]>,
-    layout: Layout,
-    n_kv_heads: usize,
-    head_dim_k: usize,
-    head_dim_v: usize,
-    pos0: usize,
-    tokens: usize,
-}
-
-impl<'a> StoreKvJob<'a> {
-    /// For `k` `[tokens, n_kv_heads, head_dim_k]` (after rope) and `v`
-    /// `[tokens, n_kv_heads, head_dim_v]`, token `t` being at position `pos0 + t`.
-    ///
-    /// # Panics
-    ///
-    /// When the shapes disagree, or a position is beyond the cache's capacity.
-    pub fn new(
-        kernels: Kernels,
-        cache: &'a mut LayerCache,
-        pos0: usize,
-        k: &'a [f32],
-        v: &'a [f32],
-    ) -> Self {
-        let LayerCache {
-            n_kv_heads,
-            head_dim_k,
-            head_dim_v,
-            n_blocks,
-            ..
-        } = *cache;
-        let tokens = k.len() / (n_kv_heads * head_dim_k);
-        assert_eq!(
-            k.len(),
-            tokens * n_kv_heads * head_dim_k,
-            "keys are not whole rows"
-        );
-        assert_eq!(
-            v.len(),
-            tokens * n_kv_heads * head_dim_v,
-            "values of another shape"
-        );
-        assert!(
-            pos0.checked_add(tokens)
-                .is_some_and(|end| end <= n_blocks * BLOCK),
-            "{tokens} positions from {pos0} do not fit a cache of {}",
-            n_blocks * BLOCK
-        );
-        StoreKvJob {
-            kernels,
-            k,
-            v,
-            layout: cache.layout,
-            data: Disjoint::new(&mut cache.data),
-            n_kv_heads,
-            head_dim_k,
-            head_dim_v,
-            pos0,
-            tokens,
-        }
-    }
-}
-
-impl Job for StoreKvJob<'_> {
-    fn part(&self, part: &Part<'_, Self>) {
-        let StoreKvJob {
-            n_kv_heads,
-            head_dim_k,
-            head_dim_v,
-            pos0,
-            ..
-        } = *self;
-        let end = pos0 + self.tokens;
-        let first_block = pos0 / BLOCK;
-        let blocks = end.div_ceil(BLOCK) - first_block;
-        while let Some(item) = part.claim_one(n_kv_heads * blocks) {
-            let (head, block) = (item / blocks, first_block + item % blocks);
-            let from = pos0.max(block * BLOCK);
-            let to = end.min((block + 1) * BLOCK);
-            // SAFETY: each block of each head is claimed once, and its keys and values lie apart.
-            let (k_block, v_block) = unsafe {
-                (
-                    self.data.slice(self.layout.k(head, block)),
-                    self.data.slice(self.layout.v(head, block)),
-                )
-            };
-            let k_block = k_block.as_chunks_mut().0;
-            let (k_stride, v_stride) = (n_kv_heads * head_dim_k, n_kv_heads * head_dim_v);
-            let args = StoreArgs {
-                k: &self.k[(from - pos0) * k_stride + head * head_dim_k..],
-                k_stride,
-                v: &self.v[(from - pos0) * v_stride + head * head_dim_v..],
-                v_stride,
-                head_dim_v,
-                first: from - block * BLOCK,
-                tokens: to - from,
-                k_block,
-                v_block,
-            };
-            // SAFETY: `kernels` proves the level.
-            unsafe { (self.kernels.0.attention.store)(args) }
-        }
+    /// The values of one block and head.
+    pub(super) fn v_block(&self, kv_head: usize, block: usize) -> &[u8] {
+        self.data[self.layout.v(kv_head, block)].as_flattened()
     }
 }

@@ -3,12 +3,15 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::kernels::{FinishArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span, WidenArgs};
+use super::kernels::{
+    FinishArgs, MergeAllArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span, WidenArgs,
+};
 use super::products::{ScoresArgs, ValuesArgs};
 use super::workspace::{Scratch, TILE_QUERIES, lane_vectors};
 use super::{AttentionWorkspace, BLOCK, LayerCache, QUERIES};
 use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
+use crate::memory::bytes_of;
 
 /// What to attend with, and to what.
 #[derive(Clone, Copy)]
@@ -30,8 +33,8 @@ pub struct AttentionInput<'a> {
     pub softcap: Option<f32>,
 }
 
-/// One block's keys `[head_dim]` and values `[64][vectors]`.
-pub(super) type KeysValues<'a, T> = (&'a [Row<T>], &'a [[T; 16]]);
+/// One head's keys and values of a block, as they are stored or widened.
+pub(super) type KeysValues<'a> = (&'a [u8], &'a [u8]);
 
 /// A checked [`AttentionInput`] with what follows from it.
 pub(super) struct Plan<'a> {
@@ -155,17 +158,18 @@ impl<'a> Plan<'a> {
     pub(super) fn block<R: Reading>(
         &self,
         panel: &[f32],
-        (k, v): KeysValues<'_, R::Of>,
+        (k, v): KeysValues<'_>,
         spans: &[Span],
         scores: &mut [Row<f32>],
         block: Partial<&mut [f32], &mut [[f32; 16]]>,
-        (v_ahead, k_ahead): (&[u16], &[u16]),
+        (v_ahead, k_ahead): KeysValues<'_>,
     ) {
         let AttentionInput { scale, softcap, .. } = self.input;
         let cap = softcap.unwrap_or_default();
-        // SAFETY: `kernels` proves the level of the table's entries.
+        // SAFETY: `kernels` proves the level of the table's entries, and the `Kernels` that the
+        // cache was made with that of its codecs.
         unsafe {
-            R::scores(self.kernels)(ScoresArgs {
+            R::scores(self)(ScoresArgs {
                 panel,
                 k,
                 scores,
@@ -179,7 +183,7 @@ impl<'a> Plan<'a> {
                 m: block.m,
                 l: block.l,
             });
-            R::values(self.kernels)(ValuesArgs {
+            R::values(self)(ValuesArgs {
                 weights: scores,
                 spans,
                 v,
@@ -189,24 +193,30 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// What will be read after a block's keys, and after its values: memory to ask for early.
+    /// What will be read after a block's keys, and after its values (the keys of the `next` head and
+    /// block, if any): memory to ask for early.
     /// Nothing for blocks that were widened, which lie in a cache near the core.
     pub(super) fn ahead<R: Reading>(
         &self,
         kv_head: usize,
         block: usize,
-        more: bool,
-    ) -> (&'a [u16], &'a [u16]) {
+        next: Option<(usize, usize)>,
+    ) -> KeysValues<'a> {
         let cache: &'a LayerCache = self.input.cache;
-        let next = if more {
-            cache.k_block(kv_head, block + 1)
-        } else {
-            &[]
-        };
-        R::ahead((
-            cache.v_block(kv_head, block).as_flattened(),
-            next.as_flattened().as_flattened(),
-        ))
+        let next = next.map_or(&[][..], |(kv_head, block)| cache.k_block(kv_head, block));
+        R::ahead((cache.v_block(kv_head, block), next))
+    }
+
+    /// Merges all blocks of one query: the m, l and o of a block lie `stride` after those of the
+    /// one before. Leaves the outputs in `o`, which is zero, and returns their l.
+    pub(super) fn merge_all(
+        &self,
+        stride: usize,
+        blocks: Partial<&[f32], &[[f32; 16]]>,
+        o: &mut [[f32; 16]],
+    ) -> f32 {
+        // SAFETY: `kernels` proves the level.
+        unsafe { (self.kernels.0.attention.merge_all)(MergeAllArgs { stride, blocks, o }) }
     }
 
     /// Merges a block into running results.
@@ -229,8 +239,6 @@ impl<'a> Plan<'a> {
 
 /// How a tile reads the cache's blocks.
 pub(super) trait Reading {
-    /// The element type that scores and values are computed from.
-    type Of: Copy + 'static;
     /// One block's keys and values.
     fn read<'s>(
         plan: &Plan<'s>,
@@ -238,13 +246,13 @@ pub(super) trait Reading {
         block: usize,
         k: &'s mut [Row<f32>],
         v: &'s mut [[f32; 16]],
-    ) -> KeysValues<'s, Self::Of>;
+    ) -> KeysValues<'s>;
     /// Keeps what [`Plan::ahead`] found if it is worth asking for.
-    fn ahead<'s>(found: (&'s [u16], &'s [u16])) -> (&'s [u16], &'s [u16]);
-    /// The table's entry.
-    fn scores(kernels: Kernels) -> unsafe fn(ScoresArgs<'_, Self::Of>);
-    /// The table's entry.
-    fn values(kernels: Kernels) -> unsafe fn(ValuesArgs<'_, Self::Of>);
+    fn ahead<'s>(found: KeysValues<'s>) -> KeysValues<'s>;
+    /// Scores of the keys.
+    fn scores(plan: &Plan<'_>) -> unsafe fn(ScoresArgs<'_>);
+    /// Weighted sums of the values.
+    fn values(plan: &Plan<'_>) -> unsafe fn(ValuesArgs<'_>);
 }
 
 /// The ways in which an [`AttentionJob`] reads the cache: [`Direct`] and [`Widened`].
@@ -258,28 +266,26 @@ impl CacheReading for Widened {}
 pub struct Direct;
 
 impl Reading for Direct {
-    type Of = u16;
-
     fn read<'s>(
         plan: &Plan<'s>,
         kv_head: usize,
         block: usize,
         _: &'s mut [Row<f32>],
         _: &'s mut [[f32; 16]],
-    ) -> KeysValues<'s, u16> {
+    ) -> KeysValues<'s> {
         (
             plan.input.cache.k_block(kv_head, block),
             plan.input.cache.v_block(kv_head, block),
         )
     }
-    fn ahead<'s>(found: (&'s [u16], &'s [u16])) -> (&'s [u16], &'s [u16]) {
+    fn ahead<'s>(found: KeysValues<'s>) -> KeysValues<'s> {
         found
     }
-    fn scores(kernels: Kernels) -> unsafe fn(ScoresArgs<'_, u16>) {
-        kernels.0.attention.scores_half
+    fn scores(plan: &Plan<'_>) -> unsafe fn(ScoresArgs<'_>) {
+        plan.input.cache.k_codec.scores
     }
-    fn values(kernels: Kernels) -> unsafe fn(ValuesArgs<'_, u16>) {
-        kernels.0.attention.values_half
+    fn values(plan: &Plan<'_>) -> unsafe fn(ValuesArgs<'_>) {
+        plan.input.cache.v_codec.values
     }
 }
 
@@ -287,40 +293,38 @@ impl Reading for Direct {
 pub struct Widened;
 
 impl Reading for Widened {
-    type Of = f32;
-
     fn read<'s>(
         plan: &Plan<'s>,
         kv_head: usize,
         block: usize,
         k: &'s mut [Row<f32>],
         v: &'s mut [[f32; 16]],
-    ) -> KeysValues<'s, f32> {
+    ) -> KeysValues<'s> {
         let cache = plan.input.cache;
-        let keys = cache.k_block(kv_head, block).as_flattened();
-        let values = cache.v_block(kv_head, block);
-        let widen = plan.kernels.0.attention.widen;
-        // SAFETY: `kernels` proves the level.
+        // SAFETY: the cache's codecs come from a `Kernels`, which proves their level.
         unsafe {
-            widen(WidenArgs {
-                from: keys,
+            (cache.k_codec.widen_keys)(WidenArgs {
+                from: cache.k_block(kv_head, block),
                 to: k.as_flattened_mut(),
             });
-            widen(WidenArgs {
-                from: values,
+            (cache.v_codec.widen_values)(WidenArgs {
+                from: cache.v_block(kv_head, block),
                 to: v,
             });
         }
-        (k, v)
+        (
+            bytes_of(k.as_flattened().as_flattened()),
+            bytes_of(v.as_flattened()),
+        )
     }
-    fn ahead<'s>(_: (&'s [u16], &'s [u16])) -> (&'s [u16], &'s [u16]) {
+    fn ahead<'s>(_: KeysValues<'s>) -> KeysValues<'s> {
         (&[], &[])
     }
-    fn scores(kernels: Kernels) -> unsafe fn(ScoresArgs<'_, f32>) {
-        kernels.0.attention.scores_single
+    fn scores(plan: &Plan<'_>) -> unsafe fn(ScoresArgs<'_>) {
+        plan.kernels.0.attention.codecs.single.scores
     }
-    fn values(kernels: Kernels) -> unsafe fn(ValuesArgs<'_, f32>) {
-        kernels.0.attention.values_single
+    fn values(plan: &Plan<'_>) -> unsafe fn(ValuesArgs<'_>) {
+        plan.kernels.0.attention.codecs.single.values
     }
 }
 
@@ -385,7 +389,8 @@ impl<'a, R: CacheReading> AttentionJob<'a, R> {
         let blocks = plan.blocks(pos(tokens.start), pos(tokens.end - 1));
         for block in blocks.clone() {
             let (k, v) = R::read(plan, kv_head, block, scratch.k, scratch.v);
-            let ahead = plan.ahead::<R>(kv_head, block, block + 1 < blocks.end);
+            let next = (block + 1 < blocks.end).then_some((kv_head, block + 1));
+            let ahead = plan.ahead::<R>(kv_head, block, next);
             for first in (0..queries).step_by(QUERIES) {
                 let n = QUERIES.min(queries - first);
                 let mut spans = [Span::default(); QUERIES];

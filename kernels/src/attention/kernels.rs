@@ -8,8 +8,7 @@
 use std::marker::PhantomData;
 
 use super::BLOCK;
-use super::cache::Store;
-use super::products::{Half, Scores, Single, Values};
+use super::element::{Codecs, Element, parts};
 use crate::elementwise::Softcap;
 use crate::math::exp;
 use crate::simd::{Entry, Kernel, Simd, entry};
@@ -168,6 +167,57 @@ impl Kernel for Merge {
     }
 }
 
+/// Merges the blocks of one query, first to last.
+pub(crate) struct MergeAllArgs<'a> {
+    /// From one block's m, l and o to the next's.
+    pub(super) stride: usize,
+    pub(super) blocks: Partial<&'a [f32], &'a [[f32; 16]]>,
+    /// `[vectors]`, zero.
+    pub(super) o: &'a mut [[f32; 16]],
+}
+
+/// [`MergeAllArgs`]' kernel. What [`Merge`] does block by block, with the factors of sixteen blocks
+/// computed at once: they depend on the maxima alone.
+pub(crate) struct MergeAll;
+
+impl Kernel for MergeAll {
+    type Args<'a> = MergeAllArgs<'a>;
+    type Out = f32;
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, MergeAllArgs { stride, blocks, o }: MergeAllArgs<'_>) -> f32 {
+        let vectors = o.len();
+        let n_blocks = blocks.m.len().div_ceil(stride);
+        assert!(blocks.l.len() == blocks.m.len());
+        let mut m = f32::NEG_INFINITY;
+        let mut l = s.zero();
+        let (mut a, mut b) = ([0.0; 16], [0.0; 16]);
+        for first in (0..n_blocks).step_by(16) {
+            let n = (n_blocks - first).min(16);
+            for i in 0..n {
+                let m_b = blocks.m[(first + i) * stride];
+                let top = if m > m_b { m } else { m_b };
+                (a[i], b[i]) = (m - top, m_b - top);
+                m = top;
+            }
+            s.store(exp(s, s.load(&a)), &mut a);
+            s.store(exp(s, s.load(&b)), &mut b);
+            for i in 0..n {
+                let at = (first + i) * stride;
+                let (av, bv) = (s.splat(a[i]), s.splat(b[i]));
+                l = s.fma(l, av, s.mul(s.splat(blocks.l[at]), bv));
+                let o_b = &blocks.o[at * vectors..][..vectors];
+                for (o, o_b) in o.iter_mut().zip(o_b) {
+                    s.store(s.fma(s.load(o), av, s.mul(s.load(o_b), bv)), o);
+                }
+            }
+        }
+        let mut lanes = [0.0; 16];
+        s.store(l, &mut lanes);
+        lanes[0]
+    }
+}
+
 /// `out = o / l` for one query.
 pub(crate) struct FinishArgs<'a> {
     pub(super) o: &'a [[f32; 16]],
@@ -198,54 +248,87 @@ impl Kernel for Finish {
 
 // ---- reading the cache ----
 
-/// Widens half precision to single.
+/// Widens a head's part of a block to single precision.
 pub(crate) struct WidenArgs<'a> {
-    pub(super) from: &'a [[u16; 16]],
+    pub(super) from: &'a [u8],
+    /// As many vectors as `from` has.
     pub(super) to: &'a mut [[f32; 16]],
 }
 
-/// [`WidenArgs`]' kernel.
-pub(crate) struct Widen;
+/// [`WidenArgs`]' kernel for keys, `[head_dim][64]`.
+pub(crate) struct WidenKeys<E>(PhantomData<E>);
 
-impl Kernel for Widen {
+impl<E: Element> Kernel for WidenKeys<E> {
     type Args<'a> = WidenArgs<'a>;
     type Out = ();
 
     #[inline(always)]
     fn run<S: Simd>(s: S, WidenArgs { from, to }: WidenArgs<'_>) {
-        for (from, to) in from.iter().zip(to) {
-            s.store(s.load_f16(from), to);
+        const ROW: usize = BLOCK / 16;
+        let (numbers, scales) = parts::<E>(from);
+        let vectors = E::RUN.saturating_mul(ROW);
+        for (run, (from, to)) in numbers
+            .chunks(vectors)
+            .zip(to.chunks_mut(vectors))
+            .enumerate()
+        {
+            let mut scale = [E::scale(s, scales, run, 0); ROW];
+            for j in 1..ROW {
+                scale[j] = E::scale(s, scales, run, j);
+            }
+            for (from, to) in from.chunks_exact(ROW).zip(to.chunks_exact_mut(ROW)) {
+                for j in 0..ROW {
+                    s.store(E::key(s, &from[j], scale[j]), &mut to[j]);
+                }
+            }
+        }
+    }
+}
+
+/// [`WidenArgs`]' kernel for values, `[64][vectors]`.
+pub(crate) struct WidenValues<E>(PhantomData<E>);
+
+impl<E: Element> Kernel for WidenValues<E> {
+    type Args<'a> = WidenArgs<'a>;
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, WidenArgs { from, to }: WidenArgs<'_>) {
+        let (numbers, scales) = parts::<E>(from);
+        let vectors = numbers.len() / BLOCK;
+        let (mut first, mut run) = (0, 0);
+        while first < vectors {
+            let end = vectors.min(first.saturating_add(E::RUN / 16));
+            let factors = E::scales(s, scales, run);
+            for p in 0..BLOCK {
+                for i in p * vectors + first..p * vectors + end {
+                    s.store(E::value(s, &numbers[i], &factors, p), &mut to[i]);
+                }
+            }
+            (first, run) = (end, run + 1);
         }
     }
 }
 
 /// One level's attention kernels.
 pub(crate) struct Table {
-    pub(super) scores_half: Entry<Scores<Half>>,
-    pub(super) scores_single: Entry<Scores<Single>>,
     pub(super) softmax: Entry<Softmax<Uncapped>>,
     pub(super) softmax_capped: Entry<Softmax<Softcap>>,
-    pub(super) values_half: Entry<Values<Half>>,
-    pub(super) values_single: Entry<Values<Single>>,
     pub(super) merge: Entry<Merge>,
+    pub(super) merge_all: Entry<MergeAll>,
     pub(super) finish: Entry<Finish>,
-    pub(super) widen: Entry<Widen>,
-    pub(super) store: Entry<Store>,
+    pub(super) codecs: Codecs,
 }
 
 impl Table {
     pub(crate) const fn of<S: Simd>() -> Table {
         Table {
-            scores_half: entry::<S, Scores<Half>>,
-            scores_single: entry::<S, Scores<Single>>,
             softmax: entry::<S, Softmax<Uncapped>>,
             softmax_capped: entry::<S, Softmax<Softcap>>,
-            values_half: entry::<S, Values<Half>>,
-            values_single: entry::<S, Values<Single>>,
             merge: entry::<S, Merge>,
+            merge_all: entry::<S, MergeAll>,
             finish: entry::<S, Finish>,
-            widen: entry::<S, Widen>,
-            store: entry::<S, Store>,
+            codecs: Codecs::of::<S>(),
         }
     }
 }

@@ -5,41 +5,10 @@
 
 use std::marker::PhantomData;
 
+use super::element::{Element, parts};
 use super::kernels::{Row, Span};
 use super::{BLOCK, QUERIES};
 use crate::simd::{Kernel, Simd};
-
-/// How cached values are stored.
-pub(crate) trait Element {
-    /// One stored value.
-    type Of: Copy + 'static;
-    /// Sixteen of them, exactly.
-    fn load<S: Simd>(s: S, from: &[Self::Of; 16]) -> S::F32;
-}
-
-/// Half precision, as in the cache.
-pub(crate) struct Half;
-
-impl Element for Half {
-    type Of = u16;
-
-    #[inline(always)]
-    fn load<S: Simd>(s: S, from: &[u16; 16]) -> S::F32 {
-        s.load_f16(from)
-    }
-}
-
-/// Single precision: blocks that were widened.
-pub(crate) struct Single;
-
-impl Element for Single {
-    type Of = f32;
-
-    #[inline(always)]
-    fn load<S: Simd>(s: S, from: &[f32; 16]) -> S::F32 {
-        s.load(from)
-    }
-}
 
 /// Calls `$f` with the const parameter `N = $n`, which is 1 to [`QUERIES`].
 macro_rules! with_count {
@@ -68,7 +37,7 @@ struct Ahead {
 
 impl Ahead {
     #[inline(always)]
-    fn new<T>(ahead: &[u16], near: &[T]) -> Ahead {
+    fn new<T>(ahead: &[u8], near: &[T]) -> Ahead {
         if ahead.is_empty() {
             Ahead {
                 start: near.as_ptr().cast(),
@@ -92,15 +61,15 @@ impl Ahead {
 // ---- scores ----
 
 /// Dots of a panel's queries with a block's 64 keys.
-pub(crate) struct ScoresArgs<'a, T> {
+pub(crate) struct ScoresArgs<'a> {
     /// `[head_dim][n]`
     pub(super) panel: &'a [f32],
-    /// `[head_dim]` rows of 64.
-    pub(super) k: &'a [Row<T>],
+    /// The head's keys, `[head_dim]` rows of 64, as the element stores them.
+    pub(super) k: &'a [u8],
     /// `[n]`
     pub(super) scores: &'a mut [Row<f32>],
     /// Memory that will be read next.
-    pub(super) ahead: &'a [u16],
+    pub(super) ahead: &'a [u8],
 }
 
 /// [`ScoresArgs`]' kernel.
@@ -110,35 +79,46 @@ pub(crate) struct Scores<E>(PhantomData<E>);
 #[inline(always)]
 fn scores_tile<S: Simd, E: Element, const N: usize, const P: usize>(
     s: S,
-    args: ScoresArgs<'_, E::Of>,
+    args: ScoresArgs<'_>,
     query: usize,
 ) {
     let n = args.scores.len();
+    let (keys, scales) = parts::<E>(args.k);
+    let keys: &[Row<E::Of>] = keys.as_chunks().0;
     let scores: &mut [Row<f32>; N] = args.scores[query..].first_chunk_mut().expect("N scores");
     let ahead = Ahead::new(args.ahead, args.panel);
     for first in (0..BLOCK / 16).step_by(P) {
         let mut acc = [[s.zero(); P]; N];
         // A plain loop: where an iterator's `next` is not inlined, the call spills all tiles.
-        let mut d = 0;
-        while d < args.k.len() {
-            // Two lines a row: a half-precision row of 64 is that long.
-            s.prefetch(ahead.line(2 * d));
-            s.prefetch(ahead.line(2 * d + 1));
-            let k = &args.k[d];
-            let q: &[f32; N] = args.panel[d * n + query..]
-                .first_chunk()
-                .expect("N queries");
-            let mut keys = [s.zero(); P];
-            for j in 0..P {
-                keys[j] = E::load(s, &k[first + j]);
+        let (mut d, mut run) = (0, 0);
+        while d < keys.len() {
+            let mut scale = [E::scale(s, scales, run, first); P];
+            for j in 1..P {
+                scale[j] = E::scale(s, scales, run, first + j);
             }
-            for i in 0..N {
-                let q = s.splat(q[i]);
-                for j in 0..P {
-                    acc[i][j] = s.fma(q, keys[j], acc[i][j]);
+            let end = keys.len().min(d.saturating_add(E::RUN));
+            while d < end {
+                // As many lines as the row itself has.
+                for line in 0..size_of::<E::Of>() {
+                    s.prefetch(ahead.line(size_of::<E::Of>() * d + line));
                 }
+                let row = &keys[d];
+                let q: &[f32; N] = args.panel[d * n + query..]
+                    .first_chunk()
+                    .expect("N queries");
+                let mut k = [s.zero(); P];
+                for j in 0..P {
+                    k[j] = E::key(s, &row[first + j], scale[j]);
+                }
+                for i in 0..N {
+                    let q = s.splat(q[i]);
+                    for j in 0..P {
+                        acc[i][j] = s.fma(q, k[j], acc[i][j]);
+                    }
+                }
+                d += 1;
             }
-            d += 1;
+            run += 1;
         }
         for i in 0..N {
             for j in 0..P {
@@ -151,7 +131,7 @@ fn scores_tile<S: Simd, E: Element, const N: usize, const P: usize>(
 /// The tile's width by the registers there are: `N * P` accumulators (of one register with 512
 /// bits, of two with 256), `P` keys, one query.
 #[inline(always)]
-fn scores_of<S: Simd, E: Element, const N: usize>(s: S, args: ScoresArgs<'_, E::Of>) {
+fn scores_of<S: Simd, E: Element, const N: usize>(s: S, args: ScoresArgs<'_>) {
     assert_eq!(args.scores.len(), N);
     if S::MANY_REGISTERS || N == 1 {
         scores_tile::<S, E, N, 4>(s, args, 0);
@@ -163,7 +143,7 @@ fn scores_of<S: Simd, E: Element, const N: usize>(s: S, args: ScoresArgs<'_, E::
 }
 
 impl<E: Element> Kernel for Scores<E> {
-    type Args<'a> = ScoresArgs<'a, E::Of>;
+    type Args<'a> = ScoresArgs<'a>;
     type Out = ();
 
     #[inline(always)]
@@ -175,7 +155,7 @@ impl<E: Element> Kernel for Scores<E> {
             ahead,
         } = args;
         let n = scores.len();
-        assert_eq!(panel.len(), k.len() * n);
+        assert_eq!(panel.len() * BLOCK, parts::<E>(k).0.len() * 16 * n);
         if S::ONE_BY_ONE {
             for i in 0..n {
                 scores_tile::<S, E, 1, 1>(
@@ -208,18 +188,47 @@ impl<E: Element> Kernel for Scores<E> {
 
 // ---- values ----
 
+/// A head's values of a block.
+struct V<'a, E: Element> {
+    /// `[64][vectors]`
+    numbers: &'a [[E::Of; 16]],
+    scales: &'a [Row<u16>],
+}
+
+impl<E: Element> Clone for V<'_, E> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Element> Copy for V<'_, E> {}
+
+impl<'a, E: Element> V<'a, E> {
+    #[inline(always)]
+    fn new(bytes: &'a [u8]) -> Self {
+        let (numbers, scales) = parts::<E>(bytes);
+        V { numbers, scales }
+    }
+
+    #[inline(always)]
+    fn vectors(&self) -> usize {
+        self.numbers.len() / BLOCK
+    }
+}
+
 /// The weighted sums of a block's value rows.
-pub(crate) struct ValuesArgs<'a, T> {
+pub(crate) struct ValuesArgs<'a> {
     /// `[n]`
     pub(super) weights: &'a [Row<f32>],
     /// `[n]`
     pub(super) spans: &'a [Span],
-    /// `[64][vectors]`
-    pub(super) v: &'a [[T; 16]],
+    /// The head's values, `[64][vectors]`, as the element stores them.
+    pub(super) v: &'a [u8],
     /// `[n][vectors]`
     pub(super) o: &'a mut [[f32; 16]],
     /// Memory that will be read next.
-    pub(super) ahead: &'a [u16],
+    pub(super) ahead: &'a [u8],
 }
 
 /// [`ValuesArgs`]' kernel.
@@ -231,12 +240,17 @@ fn values_tile<S: Simd, E: Element, const N: usize, const P: usize>(
     s: S,
     weights: &[&[f32; BLOCK]; N],
     span: Span,
-    v: &[[E::Of; 16]],
+    v: V<'_, E>,
     o: &mut [[f32; 16]],
     first: usize,
     ahead: Ahead,
 ) {
-    let vectors = v.len() / BLOCK;
+    let vectors = v.vectors();
+    let run = |j: usize| (first + j) * 16 / E::RUN;
+    let mut scales = [E::scales(s, v.scales, run(0)); P];
+    for j in 1..P {
+        scales[j] = E::scales(s, v.scales, run(j));
+    }
     let mut acc = [[s.zero(); P]; N];
     for i in 0..N {
         let o: &[[f32; 16]; P] = o[i * vectors + first..].first_chunk().expect("P vectors");
@@ -248,13 +262,16 @@ fn values_tile<S: Simd, E: Element, const N: usize, const P: usize>(
     while p < span.to.min(BLOCK) {
         // Spread over the tiles of a block, this asks for as much as the block's values are:
         // the keys of the next, where keys and values are of one size.
-        for line in 0..P.div_ceil(2) {
-            s.prefetch(ahead.line((first / P * BLOCK + p) * P.div_ceil(2) + line));
+        let lines = (P * size_of::<E::Of>()).div_ceil(4);
+        for line in 0..lines {
+            s.prefetch(ahead.line((first / P * BLOCK + p) * lines + line));
         }
-        let row: &[[E::Of; 16]; P] = v[p * vectors + first..].first_chunk().expect("P vectors");
+        let row: &[[E::Of; 16]; P] = v.numbers[p * vectors + first..]
+            .first_chunk()
+            .expect("P vectors");
         let mut values = [s.zero(); P];
         for j in 0..P {
-            values[j] = E::load(s, &row[j]);
+            values[j] = E::value(s, &row[j], &scales[j], p);
         }
         for i in 0..N {
             let w = s.splat(weights[i][p]);
@@ -281,7 +298,7 @@ fn values_of<S: Simd, E: Element, const N: usize>(
     s: S,
     weights: &[Row<f32>],
     span: Span,
-    v: &[[E::Of; 16]],
+    v: V<'_, E>,
     o: &mut [[f32; 16]],
     ahead: Ahead,
 ) {
@@ -289,7 +306,7 @@ fn values_of<S: Simd, E: Element, const N: usize>(
     for i in 0..N {
         rows[i] = weights[i].as_flattened().first_chunk().expect("a row");
     }
-    let vectors = v.len() / BLOCK;
+    let vectors = v.vectors();
     let mut first = 0;
     if S::MANY_REGISTERS {
         while first + 4 <= vectors {
@@ -317,8 +334,9 @@ fn values_of<S: Simd, E: Element, const N: usize>(
 
 /// Each query by itself, over what `part` takes of its span.
 #[inline(always)]
-fn values_each<S: Simd, E: Element>(s: S, args: &mut ValuesArgs<'_, E::Of>, part: Span) {
-    let vectors = args.v.len() / BLOCK;
+fn values_each<S: Simd, E: Element>(s: S, args: &mut ValuesArgs<'_>, part: Span) {
+    let v = V::<E>::new(args.v);
+    let vectors = v.vectors();
     let near = Ahead::new(&[], args.weights);
     for (i, span) in args.spans.iter().enumerate() {
         let span = Span {
@@ -327,13 +345,13 @@ fn values_each<S: Simd, E: Element>(s: S, args: &mut ValuesArgs<'_, E::Of>, part
         };
         if !span.is_empty() {
             let o = &mut args.o[i * vectors..][..vectors];
-            values_of::<S, E, 1>(s, &args.weights[i..=i], span, args.v, o, near);
+            values_of::<S, E, 1>(s, &args.weights[i..=i], span, v, o, near);
         }
     }
 }
 
 impl<E: Element> Kernel for Values<E> {
-    type Args<'a> = ValuesArgs<'a, E::Of>;
+    type Args<'a> = ValuesArgs<'a>;
     type Out = ();
 
     /// Positions that all queries attend to are done for all at once. Before and after those
@@ -342,7 +360,8 @@ impl<E: Element> Kernel for Values<E> {
     #[inline(always)]
     fn run<S: Simd>(s: S, mut args: Self::Args<'_>) {
         let n = args.weights.len();
-        assert!(args.spans.len() == n && args.o.len() == n * (args.v.len() / BLOCK));
+        let v = V::<E>::new(args.v);
+        assert!(args.spans.len() == n && args.o.len() == n * v.vectors());
         for o in args.o.iter_mut() {
             s.store(s.zero(), o);
         }
@@ -371,7 +390,7 @@ impl<E: Element> Kernel for Values<E> {
         let ahead = Ahead::new(args.ahead, args.weights);
         with_count!(
             n,
-            values_of::<S, E>(s, args.weights, common, args.v, args.o, ahead)
+            values_of::<S, E>(s, args.weights, common, v, args.o, ahead)
         );
         values_each::<S, E>(
             s,

@@ -5,7 +5,7 @@
 //! the bits are the same.
 
 use super::job::{AttentionInput, Direct, Plan};
-use super::kernels::{Partial, Span};
+use super::kernels::Partial;
 use super::workspace::{Scratch, lane_vectors};
 use super::{AttentionWorkspace, QUERIES};
 use crate::lanes::{Disjoint, Job, Part};
@@ -92,11 +92,15 @@ impl<'a> AttentionSplitJob<'a> {
     fn block(&self, item: usize, more: bool, scratch: &mut Scratch<'_>) {
         let (plan, split) = (&self.plan, &self.split);
         let (group, vectors) = (split.group, split.vectors);
-        let (kv_head, block) = (item / split.blocks, split.first_block + item % split.blocks);
+        let place = |item: usize| {
+            let block = split.first_block + item / split.n_kv_heads;
+            (item % split.n_kv_heads, block)
+        };
+        let (kv_head, block) = place(item);
+        let next = more.then(|| place(item + 1));
         let head_dim = plan.input.cache.head_dim_k();
         let cache = plan.input.cache;
         let span = plan.span(split.pos, block);
-        let next = item % split.blocks + 1 < split.blocks && more;
         let first = item * group;
         // SAFETY: each block of each head is claimed once.
         let (o, m, l) = unsafe {
@@ -110,7 +114,7 @@ impl<'a> AttentionSplitJob<'a> {
             .chunks_mut(QUERIES * vectors)
             .zip(m.chunks_mut(QUERIES))
             .zip(l.chunks_mut(QUERIES))
-            .zip(scratch.panels.chunks(QUERIES * head_dim));
+            .zip(scratch.panels[kv_head * group * head_dim..].chunks(QUERIES * head_dim));
         for (((o, m), l), panel) in panels {
             let n = m.len();
             plan.block::<Direct>(
@@ -135,23 +139,25 @@ impl Job for AttentionSplitJob<'_> {
                 &self.scratch,
                 self.lane_vectors,
                 part.index(),
-                split.group,
+                plan.input.n_head,
                 head_dim,
                 split.vectors,
             )
         };
-        let mut panel_of = usize::MAX;
+        for (kv_head, panels) in scratch
+            .panels
+            .chunks_mut(split.group * head_dim)
+            .take(split.n_kv_heads)
+            .enumerate()
+        {
+            for first in (0..split.group).step_by(QUERIES) {
+                let queries = first..split.group.min(first + QUERIES);
+                let to = &mut panels[first * head_dim..queries.end * head_dim];
+                plan.fill_panel(kv_head, 0, queries, to);
+            }
+        }
         while let Some(items) = part.claim(split.n_kv_heads * split.blocks, self.run) {
             for item in items.clone() {
-                let kv_head = item / split.blocks;
-                if panel_of != kv_head {
-                    for first in (0..split.group).step_by(QUERIES) {
-                        let queries = first..split.group.min(first + QUERIES);
-                        let to = &mut scratch.panels[first * head_dim..queries.end * head_dim];
-                        plan.fill_panel(kv_head, 0, queries, to);
-                    }
-                    panel_of = kv_head;
-                }
                 self.block(item, item + 1 < items.end, &mut scratch);
             }
         }
@@ -207,7 +213,7 @@ impl<'a> AttentionMergeJob<'a> {
 impl Job for AttentionMergeJob<'_> {
     fn part(&self, part: &Part<'_, Self>) {
         let (plan, split) = (&self.plan, &self.split);
-        let (group, vectors) = (split.group, split.vectors);
+        let vectors = split.vectors;
         let cache = plan.input.cache;
         // SAFETY: one part of a dispatch has this index.
         let scratch = unsafe {
@@ -220,29 +226,20 @@ impl Job for AttentionMergeJob<'_> {
                 vectors,
             )
         };
-        let everywhere = [Span { from: 0, to: 1 }];
-        while let Some(head) = part.claim_one(plan.input.n_head) {
-            scratch.m.fill(f32::NEG_INFINITY);
-            scratch.l.fill(0.0);
+        let n_head = plan.input.n_head;
+        while let Some(head) = part.claim_one(n_head) {
             scratch.o.fill([0.0; 16]);
-            for block in 0..split.blocks {
-                let i = (head / group * split.blocks + block) * group + head % group;
-                let block = Partial {
-                    m: &self.m[i..=i],
-                    l: &self.l[i..=i],
-                    o: &self.o[i * vectors..][..vectors],
-                };
-                let sum = Partial {
-                    m: &mut *scratch.m,
-                    l: &mut *scratch.l,
-                    o: &mut *scratch.o,
-                };
-                plan.merge(&everywhere, block, sum);
-            }
+            // The results of a block are those of all heads, in order.
+            let blocks = Partial {
+                m: &self.m[head..][..(split.blocks - 1) * n_head + 1],
+                l: &self.l[head..][..(split.blocks - 1) * n_head + 1],
+                o: &self.o[head * vectors..][..((split.blocks - 1) * n_head + 1) * vectors],
+            };
+            let l = plan.merge_all(n_head, blocks, scratch.o);
             let head_dim = cache.head_dim_v();
             // SAFETY: each head is claimed once.
             let out = unsafe { self.out.slice(head * head_dim..(head + 1) * head_dim) };
-            plan.finish(scratch.o, scratch.l[0], out);
+            plan.finish(scratch.o, l, out);
         }
     }
 }

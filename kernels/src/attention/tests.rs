@@ -5,6 +5,7 @@ use crate::test_util::{self, Rng, assert_same, levels, tree};
 use half::f16;
 
 mod contracts;
+mod types;
 
 /// One attention problem: queries of the last `tokens` of `pos0 + tokens` positions.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +18,8 @@ struct Case {
     tokens: usize,
     window: Option<usize>,
     softcap: Option<f32>,
+    /// Of keys and of values.
+    types: (CacheType, CacheType),
 }
 
 const PLAIN: Case = Case {
@@ -28,7 +31,14 @@ const PLAIN: Case = Case {
     tokens: 1,
     window: None,
     softcap: None,
+    types: (CacheType::F16, CacheType::F16),
 };
+
+/// Every pair of types.
+fn pairs() -> impl Iterator<Item = (CacheType, CacheType)> {
+    let all = CacheType::ALL.into_iter();
+    all.flat_map(|k| CacheType::ALL.map(|v| (k, v)))
+}
 
 impl Case {
     fn end(&self) -> usize {
@@ -82,27 +92,42 @@ impl Data {
     }
 
     fn cache(&self, case: &Case, kernels: Kernels) -> LayerCache {
-        let mut cache = empty(case);
-        serial(&mut StoreKvJob::new(
-            kernels, &mut cache, 0, &self.k, &self.v,
-        ));
+        let mut cache = empty(case, kernels);
+        serial(&mut StoreKvJob::new(&mut cache, 0, &self.k, &self.v));
         cache
     }
 }
 
-fn empty(case: &Case) -> LayerCache {
-    LayerCache::allocate(
-        case.n_kv,
-        case.dim_k,
-        case.dim_v,
-        case.end(),
-        CacheType::F16,
-    )
-    .unwrap()
+fn shape(case: &Case) -> CacheShape {
+    CacheShape {
+        n_kv_heads: case.n_kv,
+        head_dim_k: case.dim_k,
+        head_dim_v: case.dim_v,
+        n_ctx: case.end(),
+        type_k: case.types.0,
+        type_v: case.types.1,
+    }
 }
 
-fn half(x: f32) -> f32 {
-    f16::from_f32(x).to_f32()
+fn empty(case: &Case, kernels: Kernels) -> LayerCache {
+    LayerCache::allocate(kernels, shape(case)).unwrap()
+}
+
+/// What rows of `head_dim` are as a cache of the type holds them.
+fn stored(ty: CacheType, rows: &[f32]) -> Vec<f32> {
+    match ty {
+        CacheType::F32 => rows.to_vec(),
+        CacheType::F16 => rows.iter().map(|&x| f16::from_f32(x).to_f32()).collect(),
+        CacheType::Q8_0 => {
+            let (blocks, rest) = rows.as_chunks::<32>();
+            assert!(rest.is_empty());
+            let number = |block| {
+                let test_util::Quantized { q, d, .. } = test_util::quantize(block);
+                q.into_iter().map(move |q| d * q as f32)
+            };
+            blocks.iter().flat_map(|block| number(block)).collect()
+        }
+    }
 }
 
 /// The module's definition, one number at a time, over the rows that were stored.
@@ -114,6 +139,7 @@ fn naive(case: &Case, data: &Data) -> Vec<f32> {
         dim_v,
         ..
     } = *case;
+    let (k, v) = (stored(case.types.0, &data.k), stored(case.types.1, &data.v));
     let mut out = Vec::new();
     for t in 0..case.tokens {
         for h in 0..n_head {
@@ -130,10 +156,10 @@ fn naive(case: &Case, data: &Data) -> Vec<f32> {
                 let scores: Vec<f32> = positions
                     .clone()
                     .map(|p| {
-                        let k = &data.k[(p * n_kv + kv) * dim_k..][..dim_k];
+                        let k = &k[(p * n_kv + kv) * dim_k..][..dim_k];
                         let mut dot = 0.0f32;
                         for d in 0..dim_k {
-                            dot = q[d].mul_add(half(k[d]), dot);
+                            dot = q[d].mul_add(k[d], dot);
                         }
                         let score = dot * case.scale();
                         case.softcap
@@ -145,9 +171,9 @@ fn naive(case: &Case, data: &Data) -> Vec<f32> {
                 for (p, score) in positions.zip(scores) {
                     let w = test_util::exp(score - m_b);
                     sums[p % 16] += w;
-                    let v = &data.v[(p * n_kv + kv) * dim_v..][..dim_v];
+                    let v = &v[(p * n_kv + kv) * dim_v..][..dim_v];
                     for d in 0..dim_v {
-                        o_b[d] = w.mul_add(half(v[d]), o_b[d]);
+                        o_b[d] = w.mul_add(v[d], o_b[d]);
                     }
                 }
                 let top = m.max(m_b);
@@ -374,14 +400,14 @@ fn batch_splits_give_the_same_bits() {
     let whole = naive(&case, &data);
     let kernels = *levels().last().unwrap();
     for step in [1, 4, 8, 64, 100] {
-        let (mut cache, mut out) = (empty(&case), case.out());
+        let (mut cache, mut out) = (empty(&case, kernels), case.out());
         let mut workspace = case.workspace(1);
         for first in (0..case.tokens).step_by(step) {
             let tokens = first..case.tokens.min(first + step);
             let rows =
                 |x: &[f32], width: usize| x[tokens.start * width..tokens.end * width].to_vec();
             let (k, v) = (rows(&data.k, 2 * 32), rows(&data.v, 2 * 32));
-            serial(&mut StoreKvJob::new(kernels, &mut cache, first, &k, &v));
+            serial(&mut StoreKvJob::new(&mut cache, first, &k, &v));
             let q = rows(&data.q, 6 * 32);
             let input = AttentionInput {
                 pos0: first,
@@ -412,13 +438,7 @@ fn what_lies_beyond_the_last_position_does_not_matter() {
         let mut cache = data.cache(&case, kernels);
         let rest = cache.capacity() - case.end();
         let junk = vec![f32::NAN; rest * 64];
-        serial(&mut StoreKvJob::new(
-            kernels,
-            &mut cache,
-            case.end(),
-            &junk,
-            &junk,
-        ));
+        serial(&mut StoreKvJob::new(&mut cache, case.end(), &junk, &junk));
         let (mut workspace, mut out) = (case.workspace(1), case.out());
         let input = case.input(&data.q, &cache);
         serial(&mut AttentionJob::<Widened>::new(

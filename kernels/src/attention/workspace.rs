@@ -31,9 +31,9 @@ pub struct AttentionWorkspace {
     shape: AttentionShape,
     /// Per lane, see [`Scratch`].
     pub(super) scratch: HugeBuffer<[f32; 16]>,
-    /// Partial results: `[n_kv_heads][blocks][group][vectors]`.
+    /// Partial results: `[blocks][n_head][vectors]`.
     pub(super) o: HugeBuffer<[f32; 16]>,
-    /// Their maxima, then their sums: `[n_kv_heads][blocks][group]`.
+    /// Their maxima, then their sums: `[blocks][n_head]`.
     pub(super) m: HugeBuffer<f32>,
     pub(super) l: HugeBuffer<f32>,
     /// What the partial results are of, for the merge to check.

@@ -234,6 +234,12 @@ impl<P: Products> Simd for Ymm<P> {
                 _mm256_cvtepu16_epi32(_mm_loadu_si128(from.as_ptr().add(8).cast())),
             ]
         }
+        fn load_i8(from: &[i8; 16]) -> I {
+            [
+                _mm256_cvtepi8_epi32(_mm_loadl_epi64(from.as_ptr().cast())),
+                _mm256_cvtepi8_epi32(_mm_loadl_epi64(from.as_ptr().add(8).cast())),
+            ]
+        }
         fn store_low_bytes(v: I, to: &mut [u8; 16]) -> () {{
             // Keep the low bytes, pack them to the front of each 128-bit half, join the halves.
             let front = _mm256_setr_epi8(

@@ -98,6 +98,9 @@ impl Simd for Avx512 {
         fn load_u16(from: &[u16; 16]) -> __m512i {
             _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.as_ptr().cast()))
         }
+        fn load_i8(from: &[i8; 16]) -> __m512i {
+            _mm512_cvtepi8_epi32(_mm_loadu_si128(from.as_ptr().cast()))
+        }
         fn store_low_bytes(v: __m512i, to: &mut [u8; 16]) -> () {
             _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(v))
         }

@@ -159,6 +159,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn store_f16(self, v: Self::F32, to: &mut [u16; 16]);
     /// Sixteen `u16`, zero-extended.
     fn load_u16(self, from: &[u16; 16]) -> Self::Int;
+    /// Sixteen signed bytes, sign-extended.
+    fn load_i8(self, from: &[i8; 16]) -> Self::Int;
     /// The low byte of each `i32`.
     fn store_low_bytes(self, v: Self::Int, to: &mut [u8; 16]);
 

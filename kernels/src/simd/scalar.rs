@@ -222,6 +222,10 @@ impl Simd for Scalar {
         map(*from, i32::from)
     }
     #[inline(never)]
+    fn load_i8(self, from: &[i8; 16]) -> [i32; 16] {
+        map(*from, i32::from)
+    }
+    #[inline(never)]
     fn store_low_bytes(self, v: [i32; 16], to: &mut [u8; 16]) {
         *to = map(v, |x| x as u8);
     }

@@ -116,7 +116,7 @@ impl Kernel for All {
             load_f16(&o.h); load_bf16(&o.h); load_partial(&o.f[0][..o.n.min(16)]);
         }
         int! {
-            round_i32(a); f32_bits(a); load_u16(&o.h); splat_i32(o.i[0][0]); load_i32(&o.i[0]);
+            round_i32(a); f32_bits(a); load_u16(&o.h); load_i8(&o.table); splat_i32(o.i[0][0]); load_i32(&o.i[0]);
             add_i32(i, j); sub_i32(i, j); mul_i32(i, j); max_u32(i, j); and(i, j); or(i, j);
             xor(i, j); shl(i, o.n as u32); shr(i, o.n as u32); sar(i, o.n as u32);
             select_i32(s.gt_i32(i, j), j, k); load_bytes(&o.any); sub_u8(any, small);

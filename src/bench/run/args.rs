@@ -3,6 +3,8 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use emel_kernels::CacheType;
+
 use super::super::report::Format;
 use super::super::snapshot::SnapshotArgs;
 use super::super::worker::{level_name, route_name, spec_type_name};
@@ -54,6 +56,12 @@ pub struct RunArgs {
     /// How EMEL drafts output ahead: none or ngram-simple
     #[arg(long, value_name = "NAME", default_value = "none", value_parser = spec_type_name)]
     pub spec_type: String,
+    /// Type of every engine's K cache: f16, q8_0 or f32 [default: each engine's own, f16]
+    #[arg(long, value_name = "TYPE")]
+    pub cache_type_k: Option<CacheType>,
+    /// Type of every engine's V cache, likewise
+    #[arg(long, value_name = "TYPE")]
+    pub cache_type_v: Option<CacheType>,
     /// Write records (JSONL) to this file, and traces to a folder beside it
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,

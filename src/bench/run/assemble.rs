@@ -8,6 +8,7 @@ use super::super::machine_info::MachineInfo;
 use super::super::protocol::{Loaded, Ran};
 use super::super::records::{Generation, Head, Hex64, Phases, Record, Status};
 use super::super::warnings::{Warning, WarningKind};
+use super::super::worker::CACHE_TYPES;
 use super::super::workload::{Lane, Workload};
 use super::facts::ModelFacts;
 use super::measure::Measured;
@@ -195,7 +196,12 @@ impl Frame<'_> {
 
         // A step sees the prompt and, on average, half of what is generated.
         let depth = (n_prompt + n_output / 2) as u64;
-        let cache = self.facts.cache_bytes_per_token(depth);
+        // As applied, where the engine tells.
+        let types = CACHE_TYPES.map(|option| {
+            let name = record.options.get(option).and_then(|name| name.as_str());
+            name.and_then(|name| name.parse().ok()).unwrap_or_default()
+        });
+        let cache = self.facts.cache_bytes_per_token(depth, types);
         let weights = self.facts.weight_bytes_per_token;
         record.weight_bytes_per_token = Some(weights);
         record.cache_bytes_per_token = Some(cache);

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use emel_kernels::CacheType;
+
 use crate::engine::EngineError;
 use crate::gguf::Gguf;
 use crate::model::{self, LayerTensors, Model, TensorId};
@@ -17,8 +19,8 @@ pub struct ModelFacts {
     layer_multiply_adds: u64,
     /// Multiply-adds of the output matrix, once a prompt.
     output_multiply_adds: u64,
-    /// Of each layer: bytes of an f16 cache a position, and the window.
-    layers: Vec<(u64, Option<u64>)>,
+    /// Of each layer: elements of a position's keys and values, and the window.
+    layers: Vec<([usize; 2], Option<u64>)>,
 }
 
 fn matrices(layer: &LayerTensors) -> [TensorId; 7] {
@@ -41,8 +43,8 @@ impl ModelFacts {
         };
         let of_layers = || tensors.layers.iter().flat_map(matrices);
         let layers = spec.layers.iter().map(|layer| {
-            let values = layer.n_head_kv * (layer.head_dim_k + layer.head_dim_v);
-            (2 * values as u64, layer.window.map(|window| window as u64))
+            let elements = [layer.k_dim(), layer.v_dim()];
+            (elements, layer.window.map(|window| window as u64))
         });
         Ok(ModelFacts {
             file_bytes: gguf.file_bytes(),
@@ -53,11 +55,18 @@ impl ModelFacts {
         })
     }
 
-    /// Bytes of cache that a decode step reads with `depth` positions cached.
-    pub fn cache_bytes_per_token(&self, depth: u64) -> u64 {
+    /// Bytes of cache that a decode step reads with `depth` positions cached as `types` of keys
+    /// and values.
+    pub fn cache_bytes_per_token(&self, depth: u64, types: [CacheType; 2]) -> u64 {
         let seen = |window: Option<u64>| window.map_or(depth, |window| depth.min(window));
+        let bytes = |elements: [usize; 2]| -> u64 {
+            let parts = types.into_iter().zip(elements);
+            parts.map(|(ty, n)| ty.bytes(n).unwrap_or(0) as u64).sum()
+        };
         let layers = self.layers.iter();
-        layers.map(|&(bytes, window)| bytes * seen(window)).sum()
+        layers
+            .map(|&(elements, window)| bytes(elements) * seen(window))
+            .sum()
     }
 
     /// Integer operations (two a multiply-add) of a prompt's matrix products.
@@ -87,8 +96,12 @@ mod tests {
         );
         // Two of three layers look back 20 positions.
         let position = 2 * 2 * 128;
-        assert_eq!(facts.cache_bytes_per_token(7), 3 * 7 * position);
-        assert_eq!(facts.cache_bytes_per_token(100), (20 + 20 + 100) * position);
+        let bytes = |depth, types| facts.cache_bytes_per_token(depth, types);
+        let half = [CacheType::F16; 2];
+        assert_eq!(bytes(7, half), 3 * 7 * position);
+        assert_eq!(bytes(100, half), (20 + 20 + 100) * position);
+        let mixed = [CacheType::Q8_0, CacheType::F32];
+        assert_eq!(bytes(7, mixed), 3 * 7 * 128 / 32 * (34 + 128));
         assert_eq!(
             facts.file_bytes,
             std::fs::metadata(file.path()).unwrap().len()

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::BenchError;
 use super::super::backend::{BackendManifest, Contender, NONE, Place};
 use super::super::machine_info::MachineInfo;
-use super::super::worker::{named_options, speculating};
+use super::super::worker::{CACHE_TYPES, named_options, speculating};
 use super::super::workload::{
     Lane, Library, ModelText, ProcessRule, Workload, WorkloadError, cache_folder, needed_context,
 };
@@ -72,7 +72,20 @@ pub fn lane_threads(args: &RunArgs, lane: Lane, machine: &MachineInfo) -> usize 
 /// EMEL, as a contender.
 pub fn emel(args: &RunArgs, threads: usize, place: &Place) -> Contender {
     let options = named_options(&args.isa, &args.route);
-    Contender::emel(place, threads, speculating(options, &args.spec_type))
+    let options = speculating(options, &args.spec_type);
+    with_cache_types(args, Contender::emel(place, threads, options))
+}
+
+/// The contender with the cache types that were asked for, if any.
+fn with_cache_types(args: &RunArgs, mut contender: Contender) -> Contender {
+    for (name, ty) in CACHE_TYPES
+        .into_iter()
+        .zip([args.cache_type_k, args.cache_type_v])
+    {
+        let asked = ty.map(|ty| (name.to_owned(), ty.name().into()));
+        contender.options.extend(asked);
+    }
+    contender
 }
 
 /// The configurations of a reference that are to run in a lane.
@@ -86,7 +99,10 @@ pub fn candidates(
     let threads = args.reference_threads.map_or(threads, usize::from);
     let threads_batch = args.reference_threads_batch.map(usize::from);
     let configs = manifest.configs_of(&args.reference_config, &machine.cpu_flags);
-    let make = |config: &&_| Contender::reference(manifest, config, place, threads, threads_batch);
+    let make = |config: &&_| {
+        let contender = Contender::reference(manifest, config, place, threads, threads_batch);
+        with_cache_types(args, contender)
+    };
     configs.iter().map(make).collect()
 }
 

@@ -10,7 +10,7 @@ mod taps;
 pub use clock::{Clock, Marks};
 pub use force::ForceError;
 pub use model::{Model, WorkerError};
-pub use options::{Options, OptionsError};
+pub use options::{CACHE_TYPES, Options, OptionsError};
 pub use options::{level_name, named_options, route_name, spec_type_name, speculating};
 pub use taps::{Tapped, Taps};
 

@@ -97,6 +97,8 @@ impl Model {
         let engine_options = LoadOptions {
             n_ctx: Some(load.n_ctx),
             speculation: options.speculation(),
+            cache_k: options.cache_k,
+            cache_v: options.cache_v,
             ..LoadOptions::new(execution, routes)
         };
         let clock = Rc::new(Clock::default());

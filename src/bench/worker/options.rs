@@ -1,16 +1,19 @@
-//! EMEL's own options in a configuration: `isa`, `route` and `spec_type`, as emel-run's flags of
-//! those names.
+//! EMEL's own options in a configuration: `isa`, `route`, `spec_type`, `cache_type_k` and
+//! `cache_type_v`, as emel-run's flags of those names.
 
 use serde_json::{Map, Value};
 
 use crate::engine::{ExecutionPolicy, Route, RoutePolicy, SpeculationPolicy};
-use emel_kernels::Level;
+use emel_kernels::{CacheType, Level};
 
 /// An option that EMEL does not have.
 #[derive(Debug, thiserror::Error)]
 pub enum OptionsError {
     /// No such option.
-    #[error("emel has no option `{0}`: it has `isa`, `route` and `spec_type`")]
+    #[error(
+        "emel has no option `{0}`: it has `isa`, `route`, `spec_type`, `cache_type_k` and \
+         `cache_type_v`"
+    )]
     Unknown(String),
     /// A value it cannot have.
     #[error("option `{option}`: {problem}")]
@@ -31,7 +34,14 @@ pub struct Options {
     route: Option<Route>,
     /// Whether output is drafted ahead.
     speculate: bool,
+    /// How keys are cached.
+    pub cache_k: CacheType,
+    /// How values are cached.
+    pub cache_v: CacheType,
 }
+
+/// The options that name how keys and how values are cached, of EMEL and of llama-reference.
+pub const CACHE_TYPES: [&str; 2] = ["cache_type_k", "cache_type_v"];
 
 /// What stands for a choice by the engine.
 const AUTO: &str = "auto";
@@ -131,6 +141,8 @@ impl Options {
                     let text = value.as_str().unwrap_or_default();
                     all.speculate = spec_type_name(text).map_err(fail)? == NGRAM;
                 }
+                "cache_type_k" => all.cache_k = read(CACHE_TYPES[0], value)?.unwrap_or_default(),
+                "cache_type_v" => all.cache_v = read(CACHE_TYPES[1], value)?.unwrap_or_default(),
                 _ => return Err(OptionsError::Unknown(name.clone())),
             }
         }
@@ -168,10 +180,12 @@ impl Options {
     /// The options as they were applied.
     pub fn applied(&self) -> Map<String, Value> {
         let level = self.level.unwrap_or_else(Level::best).name();
-        speculating(
-            named_options(level, self.route_name()),
-            if self.speculate { NGRAM } else { NONE },
-        )
+        let drafts = if self.speculate { NGRAM } else { NONE };
+        let mut all = speculating(named_options(level, self.route_name()), drafts);
+        for (name, ty) in CACHE_TYPES.into_iter().zip([self.cache_k, self.cache_v]) {
+            all.insert(name.to_owned(), ty.name().into());
+        }
+        all
     }
 }
 
@@ -198,12 +212,21 @@ mod tests {
         );
         assert_eq!(chosen.routes(), RoutePolicy::only(Route::Chunk4));
         let applied = Value::from(chosen.applied());
-        assert_eq!(applied, json!({"isa": "scalar", "route": "chunk4"}));
-        let auto = options(json!({"isa": "auto"})).unwrap();
+        assert_eq!(
+            applied,
+            json!({"isa": "scalar", "route": "chunk4",
+                   "cache_type_k": "f16", "cache_type_v": "f16"})
+        );
+        let auto = options(json!({"isa": "auto", "cache_type_k": "q8_0"})).unwrap();
+        assert_eq!(
+            (auto.cache_k, auto.cache_v),
+            (CacheType::Q8_0, CacheType::F16)
+        );
         let applied = Value::from(auto.applied());
         assert_eq!(
             applied,
-            json!({"isa": Level::best().name(), "route": "auto"})
+            json!({"isa": Level::best().name(), "route": "auto",
+                   "cache_type_k": "q8_0", "cache_type_v": "f16"})
         );
     }
 
@@ -242,6 +265,7 @@ mod tests {
             (json!({"route": 4}), "no name"),
             (json!({"spec_type": "eagle"}), "ngram-simple"),
             (json!({"spec_type": true}), "ngram-simple"),
+            (json!({"cache_type_v": "q4_0"}), "use f16, q8_0 or f32"),
         ] {
             let error = options(bad).unwrap_err();
             assert!(error.contains(says), "{error}");

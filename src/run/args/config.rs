@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use emel_kernels::Level;
+use emel_kernels::{CacheType, Level};
 
 use crate::engine::Route;
 use crate::gguf::Value;
@@ -78,6 +78,10 @@ pub struct RunConfig {
 
     /// Context length in tokens; 0 = the model's.
     pub n_ctx: u32,
+    /// How keys are cached.
+    pub cache_k: CacheType,
+    /// How values are cached.
+    pub cache_v: CacheType,
     /// Tokens to generate.
     pub n_predict: Predict,
     /// Logical batch, in tokens.
@@ -166,6 +170,8 @@ impl Default for RunConfig {
             isa: None,
             route: None,
             n_ctx: 0,
+            cache_k: CacheType::default(),
+            cache_v: CacheType::default(),
             n_predict: Predict::Endless,
             n_batch: 2048,
             n_ubatch: 512,

@@ -1,6 +1,6 @@
 //! Flags about the model, the engine and what it computes.
 
-use emel_kernels::Level;
+use emel_kernels::{CacheType, Level};
 
 use super::config::Predict;
 use super::flag::Act::{Set, Toggle, Value};
@@ -10,6 +10,17 @@ use crate::gguf::parse_overrides;
 
 /// More threads than any machine has cores is a slip of the finger.
 const MAX_THREADS: i64 = emel_kernels::MAX_LANES as i64;
+
+/// The types of a cache by their names.
+const CACHE_TYPES: [(&str, CacheType); CacheType::ALL.len()] = {
+    let mut named = [("", CacheType::F16); CacheType::ALL.len()];
+    let mut i = 0;
+    while i < named.len() {
+        named[i] = (CacheType::ALL[i].name(), CacheType::ALL[i]);
+        i += 1;
+    }
+    named
+};
 
 pub(super) const FLAGS: &[Flag] = &[
     Flag {
@@ -189,9 +200,13 @@ pub(super) const FLAGS: &[Flag] = &[
         dash: &["ctk"],
         env: &["LLAMA_ARG_CACHE_TYPE_K"],
         chapter: Chapter::Engine,
-        help: "Type of the K cache; f16 is the one there is",
-        more: "",
-        act: Value("TYPE", |_, v| v.one_of(&[("f16", ())])),
+        help: "Type of the K cache: f16, q8_0 or f32 [default: f16]",
+        more: "q8_0 takes about half the memory of f16 and wants heads of whole blocks of 32; \
+               f32 keeps what was computed.",
+        act: Value("TYPE", |c, v| {
+            c.cache_k = v.one_of(&CACHE_TYPES)?;
+            Ok(())
+        }),
     },
     Flag {
         long: "cache-type-v",
@@ -199,9 +214,13 @@ pub(super) const FLAGS: &[Flag] = &[
         dash: &["ctv"],
         env: &["LLAMA_ARG_CACHE_TYPE_V"],
         chapter: Chapter::Engine,
-        help: "Type of the V cache; f16 is the one there is",
-        more: "",
-        act: Value("TYPE", |_, v| v.one_of(&[("f16", ())])),
+        help: "Type of the V cache: f16, q8_0 or f32 [default: f16]",
+        more: "q8_0 takes about half the memory of f16 and wants heads of whole blocks of 32; \
+               f32 keeps what was computed.",
+        act: Value("TYPE", |c, v| {
+            c.cache_v = v.one_of(&CACHE_TYPES)?;
+            Ok(())
+        }),
     },
     Flag {
         long: "load-mode",

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use emel_kernels::Level;
+use emel_kernels::{CacheType, Level};
 
 use super::flag::{self, Act};
 use super::*;
@@ -460,7 +460,12 @@ fn accepted_without_effect() {
         "auto",
     ]);
     assert!(refusal(&["-fa", "x"]).contains("-fa, --flash-attn"));
-    assert!(refusal(&["-ctk", "q8_0"]).contains("-ctk, --cache-type-k: 'q8_0' is none of f16"));
+    let types = |c: RunConfig| (c.cache_k, c.cache_v);
+    assert_eq!(types(run(&[])), (CacheType::F16, CacheType::F16));
+    let c = run(&["-ctk", "q8_0", "--cache-type-v", "F32"]);
+    assert_eq!(types(c), (CacheType::Q8_0, CacheType::F32));
+    let why = refusal(&["-ctk", "q4_0"]);
+    assert!(why.contains("-ctk, --cache-type-k: 'q4_0' is none of f16, q8_0, f32"));
     assert!(refusal(&["-ctv", "q4_0"]).contains("-ctv"));
     assert!(refusal(&["-lm", "dio"]).contains("-lm"));
     assert!(refusal(&["--keep", "5"]).contains("no context shift"));

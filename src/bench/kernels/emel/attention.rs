@@ -4,8 +4,8 @@ use super::{KernelError, On, Operation, SetUp, need, noise};
 use crate::engine::Route;
 use emel_kernels::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
-    AttentionWorkspace, CacheReading, CacheType, Direct, LaneError, LayerCache, StoreKvJob,
-    Widened, serial,
+    AttentionWorkspace, CacheReading, CacheShape, CacheType, Direct, LaneError, LayerCache,
+    StoreKvJob, Widened, serial,
 };
 use std::marker::PhantomData;
 
@@ -38,20 +38,26 @@ impl Heads {
                 "key `n_head` is no positive multiple of `n_head_kv`",
             ));
         }
-        let bytes = LayerCache::bytes_for(n_head_kv, head_dim, head_dim, depth, CacheType::F16)?;
+        let shape = CacheShape {
+            n_kv_heads: n_head_kv,
+            head_dim_k: head_dim,
+            head_dim_v: head_dim,
+            n_ctx: depth,
+            type_k: CacheType::F16,
+            type_v: CacheType::F16,
+        };
+        let bytes = shape.bytes()?;
         need([
             [bytes, 1, 1, 1],
             [tokens, n_head, head_dim, 8],
             [n_head, depth.div_ceil(64), head_dim, 4],
         ])?;
-        let mut cache = LayerCache::allocate(n_head_kv, head_dim, head_dim, depth, CacheType::F16)?;
+        let mut cache = LayerCache::allocate(on.kernels, shape)?;
         let row = n_head_kv * head_dim;
         let rows = noise(STORED * row);
         for first in (0..depth).step_by(STORED) {
             let rows = &rows[..STORED.min(depth - first) * row];
-            serial(&mut StoreKvJob::new(
-                on.kernels, &mut cache, first, rows, rows,
-            ));
+            serial(&mut StoreKvJob::new(&mut cache, first, rows, rows));
         }
         let lanes = on.lanes.count();
         let q = noise(tokens * n_head * head_dim);

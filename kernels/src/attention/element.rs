@@ -1,0 +1,325 @@
+//! The forms in which keys and values are stored, and the kernels' view of each.
+//!
+//! An [`Element`] says how a stored number becomes an `f32` and how an `f32` is stored; the kernels
+//! are generic over it. A [`Codec`] is one element's kernels at one level: a cache picks its two,
+//! for keys and for values, when it is made, and whoever works on the cache calls those.
+
+use super::BLOCK;
+use super::kernels::{Row, WidenArgs, WidenKeys, WidenValues};
+use super::products::{Scores, ScoresArgs, Values, ValuesArgs};
+use super::store::{StoreArgs, StoreKeys, StoreValues};
+use crate::memory::{Plain, cast, cast_mut};
+use crate::simd::{Simd, entry};
+use std::fmt;
+use std::str::FromStr;
+
+/// How cached keys or values are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CacheType {
+    /// IEEE half precision, rounded to nearest even.
+    #[default]
+    F16,
+    /// ggml's Q8_0: blocks of 32 elements of a head, signed bytes with a half-precision scale,
+    /// rounded as activations are (see [`crate::ActivationKind::Q8x32`]).
+    Q8_0,
+    /// Single precision, as computed.
+    F32,
+}
+
+impl CacheType {
+    /// All types, the default first.
+    pub const ALL: [CacheType; 3] = [CacheType::F16, CacheType::Q8_0, CacheType::F32];
+
+    /// The name that llama.cpp's `--cache-type-k` takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            CacheType::F16 => "f16",
+            CacheType::Q8_0 => "q8_0",
+            CacheType::F32 => "f32",
+        }
+    }
+
+    /// Elements of a head that are stored together: a head is a whole number of these.
+    pub const fn block_elements(self) -> usize {
+        match self {
+            CacheType::F16 | CacheType::F32 => 1,
+            CacheType::Q8_0 => 32,
+        }
+    }
+
+    /// Bytes of `elements` elements, which [`CacheType::block_elements`] divides; `None` where
+    /// their count does not fit.
+    pub const fn bytes(self, elements: usize) -> Option<usize> {
+        match self {
+            CacheType::F16 => elements.checked_mul(2),
+            CacheType::F32 => elements.checked_mul(4),
+            CacheType::Q8_0 => (elements / 32).checked_mul(34),
+        }
+    }
+}
+
+impl fmt::Display for CacheType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A word that names no [`CacheType`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown cache type '{0}': use f16, q8_0 or f32")]
+pub struct UnknownCacheType(pub String);
+
+impl FromStr for CacheType {
+    type Err = UnknownCacheType;
+
+    fn from_str(name: &str) -> Result<CacheType, UnknownCacheType> {
+        CacheType::ALL
+            .into_iter()
+            .find(|ty| ty.name().eq_ignore_ascii_case(name))
+            .ok_or_else(|| UnknownCacheType(name.to_owned()))
+    }
+}
+
+/// A stored number. One head's part of a block, of keys or of values, is its numbers and then, for
+/// elements that have them, its scales: a row of 64 for each run of [`Element::RUN`] elements, one
+/// a position.
+pub(crate) trait Element: 'static {
+    /// One number.
+    type Of: Plain;
+    /// Numbers that are stored at once: `[[Of; 16]; RUN / 16]`, or one vector without scales.
+    type Chunk: Copy + AsRef<[[Self::Of; 16]]> + AsMut<[[Self::Of; 16]]>;
+    /// A chunk of anything.
+    const EMPTY: Self::Chunk;
+    /// The scale that storing a chunk yields, or nothing.
+    type Mark: Copy;
+    /// No scale.
+    const UNMARKED: Self::Mark;
+    /// The scales of sixteen positions, or nothing.
+    type Scale<S: Simd>: Copy;
+    /// The scales of a block's positions, or nothing.
+    type Scales: Copy;
+    /// Elements that share a scale; without scales, more than there can be.
+    const RUN: usize;
+
+    /// Bytes of numbers in `len` bytes of a head's part of a block; scales are the rest.
+    fn numbers(len: usize) -> usize;
+
+    /// The scales of the sixteen positions of a row's vector `vector`.
+    fn scale<S: Simd>(s: S, scales: &[Row<u16>], run: usize, vector: usize) -> Self::Scale<S>;
+    /// Sixteen positions' numbers.
+    fn key<S: Simd>(s: S, from: &[Self::Of; 16], scale: Self::Scale<S>) -> S::F32;
+
+    /// The scales of a run.
+    fn scales<S: Simd>(s: S, scales: &[Row<u16>], run: usize) -> Self::Scales;
+    /// Sixteen numbers of one position.
+    fn value<S: Simd>(s: S, from: &[Self::Of; 16], scales: &Self::Scales, p: usize) -> S::F32;
+
+    /// Stores as many numbers as a chunk has, or fewer at the end of a head.
+    fn pack<S: Simd>(s: S, from: &[f32], to: &mut [[Self::Of; 16]]) -> Self::Mark;
+    /// Notes a position's scale of a run.
+    fn mark(scales: &mut [Row<u16>], run: usize, p: usize, mark: Self::Mark);
+}
+
+/// One head's part of a block: its numbers, as vectors, and its scales.
+#[inline(always)]
+pub(super) fn parts<E: Element>(bytes: &[u8]) -> (&[[E::Of; 16]], &[Row<u16>]) {
+    let (numbers, scales) = bytes.split_at(E::numbers(bytes.len()));
+    (cast(numbers), cast(scales))
+}
+
+/// As [`parts`], for writing.
+#[inline(always)]
+pub(super) fn parts_mut<E: Element>(bytes: &mut [u8]) -> (&mut [[E::Of; 16]], &mut [Row<u16>]) {
+    let (numbers, scales) = bytes.split_at_mut(E::numbers(bytes.len()));
+    (cast_mut(numbers), cast_mut(scales))
+}
+
+/// Sixteen values, zeros past the end.
+#[inline(always)]
+fn load_up_to_16<S: Simd>(s: S, from: &[f32]) -> S::F32 {
+    match from.first_chunk() {
+        Some(from) => s.load(from),
+        None => s.load_partial(from),
+    }
+}
+
+/// What an element without scales has to say about them.
+macro_rules! unscaled {
+    ($of:ty) => {
+        type Of = $of;
+        type Chunk = [[$of; 16]; 1];
+        const EMPTY: Self::Chunk = [[0 as $of; 16]; 1];
+        type Mark = ();
+        const UNMARKED: () = ();
+        type Scale<S: Simd> = ();
+        type Scales = ();
+        const RUN: usize = usize::MAX;
+
+        #[inline(always)]
+        fn numbers(len: usize) -> usize {
+            len
+        }
+        #[inline(always)]
+        fn scale<S: Simd>(_: S, _: &[Row<u16>], _: usize, _: usize) {}
+        #[inline(always)]
+        fn scales<S: Simd>(_: S, _: &[Row<u16>], _: usize) {}
+        #[inline(always)]
+        fn mark(_: &mut [Row<u16>], _: usize, _: usize, _: ()) {}
+    };
+}
+
+/// Half precision: [`CacheType::F16`].
+pub(crate) struct Half;
+
+impl Element for Half {
+    unscaled!(u16);
+
+    #[inline(always)]
+    fn key<S: Simd>(s: S, from: &[u16; 16], (): ()) -> S::F32 {
+        s.load_f16(from)
+    }
+    #[inline(always)]
+    fn value<S: Simd>(s: S, from: &[u16; 16], (): &(), _: usize) -> S::F32 {
+        s.load_f16(from)
+    }
+    #[inline(always)]
+    fn pack<S: Simd>(s: S, from: &[f32], to: &mut [[u16; 16]]) {
+        s.store_f16(load_up_to_16(s, from), &mut to[0]);
+    }
+}
+
+/// Single precision: [`CacheType::F32`], and blocks that were widened.
+pub(crate) struct Single;
+
+impl Element for Single {
+    unscaled!(f32);
+
+    #[inline(always)]
+    fn key<S: Simd>(s: S, from: &[f32; 16], (): ()) -> S::F32 {
+        s.load(from)
+    }
+    #[inline(always)]
+    fn value<S: Simd>(s: S, from: &[f32; 16], (): &(), _: usize) -> S::F32 {
+        s.load(from)
+    }
+    #[inline(always)]
+    fn pack<S: Simd>(s: S, from: &[f32], to: &mut [[f32; 16]]) {
+        s.store(load_up_to_16(s, from), &mut to[0]);
+    }
+}
+
+/// Signed bytes with a scale for each 32: [`CacheType::Q8_0`].
+pub(crate) struct Eight;
+
+impl Element for Eight {
+    type Of = i8;
+    type Chunk = [[i8; 16]; 2];
+    const EMPTY: Self::Chunk = [[0; 16]; 2];
+    type Mark = u16;
+    const UNMARKED: u16 = 0;
+    type Scale<S: Simd> = S::F32;
+    type Scales = [f32; BLOCK];
+    const RUN: usize = 32;
+
+    #[inline(always)]
+    fn numbers(len: usize) -> usize {
+        len / 34 * 32
+    }
+    #[inline(always)]
+    fn scale<S: Simd>(s: S, scales: &[Row<u16>], run: usize, vector: usize) -> S::F32 {
+        s.load_f16(&scales[run][vector])
+    }
+    #[inline(always)]
+    fn key<S: Simd>(s: S, from: &[i8; 16], scale: S::F32) -> S::F32 {
+        s.mul(s.i32_to_f32(s.load_i8(from)), scale)
+    }
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, scales: &[Row<u16>], run: usize) -> [f32; BLOCK] {
+        let mut to = [[0.0; 16]; BLOCK / 16];
+        for (from, to) in scales[run].iter().zip(&mut to) {
+            s.store(s.load_f16(from), to);
+        }
+        *to.as_flattened().first_chunk().expect("a scale a position")
+    }
+    #[inline(always)]
+    fn value<S: Simd>(s: S, from: &[i8; 16], scales: &[f32; BLOCK], p: usize) -> S::F32 {
+        s.mul(s.i32_to_f32(s.load_i8(from)), s.splat(scales[p]))
+    }
+
+    /// As `quantize` does blocks of 32, without the sum.
+    #[inline(always)]
+    fn pack<S: Simd>(s: S, from: &[f32], to: &mut [[i8; 16]]) -> u16 {
+        let from: &[f32; 32] = from.first_chunk().expect("whole runs");
+        let from: &[[f32; 16]; 2] = from.as_chunks().0.first_chunk().expect("twice 16");
+        let v = [s.load(&from[0]), s.load(&from[1])];
+        let bits = [s.f32_bits(s.abs(v[0])), s.f32_bits(s.abs(v[1]))];
+        let amax = f32::from_bits(s.reduce_max_u32(s.max_u32(bits[0], bits[1])));
+        let inverse = s.splat(if amax == 0.0 { 0.0 } else { 127.0 / amax });
+        let low = s.splat_i32(-127);
+        for i in 0..2 {
+            let n = s.round_i32(s.mul(v[i], inverse));
+            let n = s.select_i32(s.gt_i32(n, s.splat_i32(127)), low, n);
+            let n = s.select_i32(s.gt_i32(low, n), low, n);
+            let mut bytes = [0; 16];
+            s.store_low_bytes(n, &mut bytes);
+            to[i] = bytes.map(u8::cast_signed);
+        }
+        let mut scale = [0; 16];
+        s.store_f16(s.splat(amax / 127.0), &mut scale);
+        scale[0]
+    }
+    #[inline(always)]
+    fn mark(scales: &mut [Row<u16>], run: usize, p: usize, mark: u16) {
+        scales[run].as_flattened_mut()[p] = mark;
+    }
+}
+
+/// One element's kernels at one level, for keys and for values.
+pub(crate) struct Codec {
+    pub(super) scores: unsafe fn(ScoresArgs<'_>),
+    pub(super) values: unsafe fn(ValuesArgs<'_>),
+    pub(super) widen_keys: unsafe fn(WidenArgs<'_>),
+    pub(super) widen_values: unsafe fn(WidenArgs<'_>),
+    pub(super) store_keys: unsafe fn(StoreArgs<'_>),
+    pub(super) store_values: unsafe fn(StoreArgs<'_>),
+}
+
+impl Codec {
+    const fn of<S: Simd, E: Element>() -> Codec {
+        Codec {
+            scores: entry::<S, Scores<E>>,
+            values: entry::<S, Values<E>>,
+            widen_keys: entry::<S, WidenKeys<E>>,
+            widen_values: entry::<S, WidenValues<E>>,
+            store_keys: entry::<S, StoreKeys<E>>,
+            store_values: entry::<S, StoreValues<E>>,
+        }
+    }
+}
+
+/// One level's codecs.
+pub(crate) struct Codecs {
+    half: Codec,
+    eight: Codec,
+    pub(super) single: Codec,
+}
+
+impl Codecs {
+    pub(super) const fn of<S: Simd>() -> Codecs {
+        Codecs {
+            half: Codec::of::<S, Half>(),
+            eight: Codec::of::<S, Eight>(),
+            single: Codec::of::<S, Single>(),
+        }
+    }
+
+    /// The codec of a type: asked once, when a cache is made.
+    pub(super) fn get(&self, ty: CacheType) -> &Codec {
+        match ty {
+            CacheType::F16 => &self.half,
+            CacheType::Q8_0 => &self.eight,
+            CacheType::F32 => &self.single,
+        }
+    }
+}
