@@ -185,7 +185,9 @@ fn list_shows_what_there_is_and_how_to_obtain_the_rest() {
     assert!(line("qwen3-4b-q4_k_m").contains(&synth), "{list}");
     let output = bench(&["list", "workloads", "--suite", "daily"], &folder.0);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no suite is called `daily`; there are: cold, full"));
+    assert!(
+        text(&output.stderr).contains("no suite is called `daily`; there are: cold, curves, full")
+    );
 }
 
 #[test]

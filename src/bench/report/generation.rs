@@ -55,7 +55,7 @@ fn speed(record: &Generation, metric: Metric) -> Option<f64> {
     match metric {
         Metric::Prefill => record.prefill_tokens_per_second,
         Metric::Decode => record.decode_tokens_per_second,
-        Metric::Total => record.tokens_per_second,
+        Metric::Ttft | Metric::Total => record.tokens_per_second,
     }
 }
 

@@ -129,6 +129,7 @@ impl Frame<'_> {
             lane: self.lane.name().to_owned(),
             threads_batch: Some(contender.threads_batch as u64),
             n_ctx: Some(task.n_ctx as u64),
+            cache_bytes: Some(self.facts.cache_bytes_per_token(task.n_ctx as u64)),
             n_ubatch: Some(contender.n_ubatch as u64),
             options: contender.options.clone(),
             runs: measured.rounds.iter().flatten().count() as u64,

@@ -1,11 +1,11 @@
 //! The measuring itself: contenders take turns, run by run.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::backend::{BackendError, Contender};
 use super::super::protocol::{Loaded, Ran};
-use super::task::{Extent, Runner, Task};
+use super::task::{Extent, Runner, Task, run_ns};
 use crate::cli::interrupt::Interrupt;
 
 /// What was measured of one contender.
@@ -62,6 +62,8 @@ pub struct Track<'a> {
     pub task: &'a Task,
     /// Timed runs of each contender.
     pub repetitions: usize,
+    /// From this time on no further round of them begins, if two are done.
+    pub budget: Option<Duration>,
     /// The longest wait for an answer.
     pub timeout: Duration,
     /// Ctrl-C.
@@ -91,7 +93,18 @@ impl Track<'_> {
             (self.tell)(&format!("{} warming up", measured.contender.label()));
             runners.push(settle(measured, |measured| self.warm_up(measured))?);
         }
-        for round in 0..self.repetitions {
+        let begun = Instant::now();
+        let spent = count_observed(contenders, self.task.cold);
+        let first = contenders
+            .iter()
+            .map(|one| one.rounds.len())
+            .max()
+            .unwrap_or(0);
+        for round in first..self.repetitions {
+            let elapsed = spent + begun.elapsed();
+            if round >= LEAST_ROUNDS && self.is_over(elapsed, round) {
+                break;
+            }
             // The one who went first goes last the next time: drift favours nobody.
             let mut order: Vec<usize> = (0..contenders.len()).collect();
             if round % 2 == 1 {
@@ -114,6 +127,12 @@ impl Track<'_> {
         Ok(())
     }
 
+    /// Whether another round, as long as those before it, would go beyond the budget.
+    fn is_over(&self, elapsed: Duration, rounds: usize) -> bool {
+        let next = elapsed / u32::try_from(rounds.max(1)).unwrap_or(u32::MAX);
+        self.budget.is_some_and(|budget| elapsed + next > budget)
+    }
+
     /// Loads, and runs once with checksums and a trace.
     fn warm_up(&self, measured: &mut Measured) -> Result<Runner, BackendError> {
         let mut runner = self.start(&measured.contender)?;
@@ -126,6 +145,10 @@ impl Track<'_> {
         });
         let path = self.traces.zip(name.as_ref());
         let path = path.map(|((folder, _), name)| folder.join(name));
+        if !self.task.cold {
+            // So that the observed run can count, should it be a long one.
+            runner.run(self.task, &Extent::Touch)?;
+        }
         let observed = runner.run(self.task, &Extent::Observed(path))?;
         if !self.task.cold {
             measured.loads.push(start_of(&runner));
@@ -158,6 +181,27 @@ impl Track<'_> {
         *runner = Some(ready);
         Ok(ran)
     }
+}
+
+/// Rounds that are made whatever they cost: one alone has no range.
+pub const LEAST_ROUNDS: usize = 2;
+
+/// An observed run of so many nanoseconds is as good as a timed one: what is kept of its tokens is
+/// kept between the times, and what was cold at its start is a small part of it.
+pub const LONG_NS: f64 = 20e9;
+
+/// Where runs are long, makes the observed ones the first round; tells what that took.
+fn count_observed(contenders: &mut [Measured], cold: bool) -> Duration {
+    let all = contenders.iter().filter_map(|one| one.observed.as_ref());
+    let longest = all.clone().map(run_ns).fold(0.0, f64::max);
+    if cold || longest < LONG_NS {
+        return Duration::ZERO;
+    }
+    let spent = all.map(run_ns).sum::<f64>();
+    for one in contenders {
+        one.rounds.push(one.observed.clone());
+    }
+    Duration::from_nanos(spent as u64)
 }
 
 fn start_of(runner: &Runner) -> Start {

@@ -8,6 +8,7 @@ mod args;
 mod assemble;
 mod bar;
 mod choose;
+mod estimate;
 mod facts;
 mod measure;
 mod phases;
@@ -53,6 +54,7 @@ struct Bench<'a> {
     interrupt: Interrupt,
     run_id: String,
     bar: Bar,
+    known: choose::Known,
 }
 
 /// Runs what the flags ask for.
@@ -93,9 +95,18 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
     }
     let interrupt = Interrupt::install().map_err(BenchError::Streams)?;
     // What is wrong with any of them shows before hours of measuring.
+    let mut seconds = 0.0;
     for workload in &workloads {
-        Subject::prepare(&library, workload, |_| ())?;
+        let subject = Subject::prepare(&library, workload, |_| ())?;
+        for lane in plan::lanes(args, workload) {
+            seconds += plan::seconds(args, &subject, lane, &references, &machine);
+        }
     }
+    tell(&format!(
+        "{} measurements: {}",
+        pairings.len(),
+        estimate::words(seconds)
+    ));
     let run_id = run_id();
     let output = args.output.as_deref();
     let file = output
@@ -111,6 +122,7 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
         args,
         library: &library,
         bar: Bar::new(expected_runs(args, &references, pairings.len())),
+        known: choose::Known::default(),
         machine,
         place,
         references,
@@ -244,6 +256,7 @@ impl Bench<'_> {
         let track = Track {
             task: &task,
             repetitions: self.args.runs.get(),
+            budget: self.args.budget.map(Duration::from_secs),
             timeout: Duration::from_secs(self.args.timeout),
             interrupt: &self.interrupt,
             traces: traces.map(Traces::place),
@@ -281,7 +294,7 @@ impl Bench<'_> {
     ) -> Result<Vec<Measured>, BenchError> {
         let all = plan::candidates(self.args, manifest, threads, &self.place, &self.machine);
         if self.args.reference_config == BEST {
-            return Ok(choose::fastest(track, all)?);
+            return Ok(choose::fastest(track, all, &self.known)?);
         }
         Ok(all
             .into_iter()
