@@ -97,6 +97,8 @@ fn straightness(curve: &Curve, line: &Line) -> String {
         Subject::Load => ("ms", 1e9, "GB"),
     };
     let (at_zero, slope) = (fit.at_zero / units.y, fit.slope * step / units.y);
+    // Not "-0.000".
+    let at_zero = if at_zero.abs() < 5e-4 { 0.0 } else { at_zero };
     let sign = if slope < 0.0 { '-' } else { '+' };
     let worst_at = match curve.subject {
         Subject::Load => format!("{:.3} GB", fit.worst_at / units.x),

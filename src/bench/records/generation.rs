@@ -171,6 +171,17 @@ pub struct Ratios {
     pub best_for: Vec<String>,
 }
 
+impl Generation {
+    /// The backend, with its configuration where it has several.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match &self.config {
+            Some(config) => format!("{} {config}", self.backend),
+            None => self.backend.clone(),
+        }
+    }
+}
+
 impl Phases {
     /// The phases by name, in the order in which they happen.
     #[must_use]

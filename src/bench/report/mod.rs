@@ -82,6 +82,7 @@ fn targets(
 pub fn report(records: &[Record], format: Format) -> String {
     let mut parts = vec![origin(records, format)];
     parts.extend(generation::table(records, format));
+    parts.extend(generation::cold_table(records, format));
     parts.extend(others::kernels(records, format));
     parts.extend(others::machines(records, format));
     parts.extend(others::limits(records, format));

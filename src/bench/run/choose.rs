@@ -11,19 +11,20 @@ use super::super::backend::{BackendError, Contender};
 use super::super::report::Metric;
 use super::measure::{Measured, Track};
 use super::task::{Extent, Runner, Task, first_token_ns, run_ns, step_ns};
+use crate::trace::checksum::Fnv64;
 
 /// Tokens of the prompt in a first trial.
 pub const TRIAL_PROMPT: usize = 512;
 /// Tokens that a trial generates.
 pub const TRIAL_TOKENS: usize = 8;
 /// A trial that takes less is run again, up to so many times, and its best time counts.
-const TRIAL_RUNS: usize = 4;
+pub const TRIAL_RUNS: usize = 4;
 /// The time from which on one run is enough for one trial, in nanoseconds.
 const LONG_NS: f64 = 1e9;
 /// A run of so many nanoseconds need not be repeated because another came near.
-const SURE_NS: f64 = 10e9;
+pub const SURE_NS: f64 = 10e9;
 /// What a trial over a long prompt may take, about, in nanoseconds.
-pub const LONG_TRIAL_NS: f64 = 40e9;
+pub const LONG_TRIAL_NS: f64 = 25e9;
 /// How far from the fastest a configuration may lie to be tried again.
 const NEAR: f64 = 1.15;
 
@@ -64,28 +65,49 @@ struct Trial {
     times: Times,
 }
 
-/// What first trials showed, so that workloads that begin alike need not repeat them.
+/// What trials showed, so that workloads that begin alike need not repeat them.
 #[derive(Debug, Default)]
 pub struct Known(RefCell<BTreeMap<String, Times>>);
 
-/// What a first trial depends on.
-fn key(task: &Task, contender: &Contender) -> String {
-    let Contender {
-        threads,
-        threads_batch,
-        n_ubatch,
-        ..
-    } = contender;
-    let (model, label) = (task.model.display(), contender.label());
+/// What a first trial depends on, beside the configuration.
+pub fn first_trial(task: &Task, threads: usize) -> String {
     let (n_prompt, output) = (
         task.n_prompt.min(TRIAL_PROMPT),
         task.max_tokens.min(TRIAL_TOKENS),
     );
-    let text = crate::trace::checksum::Fnv64::of(task.text.as_bytes()).value();
-    format!(
-        "{label} {threads} {threads_batch} {n_ubatch} {model} {text:x} {n_prompt} {output} {}",
-        task.cold
-    )
+    let text = Fnv64::of(task.text.as_bytes()).value();
+    let (model, cold) = (task.model.display(), task.cold);
+    format!("{threads} {n_prompt} {output} {cold} {text:x} {model}")
+}
+
+/// What it depends on.
+fn key(task: &Task, contender: &Contender) -> String {
+    let (label, batch) = (contender.label(), contender.threads_batch);
+    let task = first_trial(task, contender.threads);
+    format!("{label} {batch} {} {task}", contender.n_ubatch)
+}
+
+impl Known {
+    /// The times that are known, or those of a trial.
+    fn or_try(
+        &self,
+        track: &Track<'_>,
+        trial: &mut Trial,
+        prompt: usize,
+        what: &str,
+    ) -> Result<(), BackendError> {
+        let key = format!("{prompt} {}", key(track.task, &trial.measured.contender));
+        let before = self.0.borrow().get(&key).copied();
+        if let Some(times) = before {
+            trial.times = times;
+            return Ok(());
+        }
+        try_out(track, trial, prompt, what)?;
+        if trial.measured.failure.is_none() {
+            self.0.borrow_mut().insert(key, trial.times);
+        }
+        Ok(())
+    }
 }
 
 /// Of `candidates`, those that were fastest in what is sought, each with what it was fastest for;
@@ -102,25 +124,15 @@ pub fn fastest(
     let task = track.task;
     let mut trials = Vec::new();
     for contender in candidates {
-        let key = key(task, &contender);
         let mut trial = Trial {
             measured: Measured::new(contender, Vec::new()),
             times: Times::default(),
         };
-        let before = known.0.borrow().get(&key).copied();
-        match before {
-            Some(times) => trial.times = times,
-            None => {
-                try_out(track, &mut trial, TRIAL_PROMPT, "on trial")?;
-                if trial.measured.failure.is_none() {
-                    known.0.borrow_mut().insert(key, trial.times);
-                }
-            }
-        }
+        known.or_try(track, &mut trial, TRIAL_PROMPT, "on trial")?;
         trials.push(trial);
     }
     if !task.cold && task.n_prompt > TRIAL_PROMPT {
-        long(track, &mut trials)?;
+        long(track, &mut trials, known)?;
     } else {
         for at in near(&trials, &task.sought) {
             try_out(track, &mut trials[at], TRIAL_PROMPT, "on trial again")?;
@@ -130,7 +142,7 @@ pub fn fastest(
 }
 
 /// Tries the finalists over a longer part of the prompt; the others leave.
-fn long(track: &Track<'_>, trials: &mut [Trial]) -> Result<(), BackendError> {
+fn long(track: &Track<'_>, trials: &mut [Trial], known: &Known) -> Result<(), BackendError> {
     let task = track.task;
     let finalists = finalists(trials, &task.sought);
     let slowest = finalists.iter().filter_map(|&at| trials[at].times.prefill);
@@ -145,7 +157,7 @@ fn long(track: &Track<'_>, trials: &mut [Trial]) -> Result<(), BackendError> {
         let is_final = finalists.contains(&at);
         if is_final && several {
             trial.times = Times::default();
-            try_out(track, trial, prompt, "on a long trial")?;
+            known.or_try(track, trial, prompt, "on a long trial")?;
         } else if !is_final {
             trial.times = Times::default();
         }

@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use super::choose::{LONG_TRIAL_NS, TRIAL_PROMPT, TRIAL_TOKENS};
+use super::choose::{LONG_TRIAL_NS, SURE_NS, TRIAL_PROMPT, TRIAL_RUNS, TRIAL_TOKENS};
 use super::facts::ModelFacts;
-use super::measure::{LEAST_ROUNDS, LONG_NS};
+use super::measure::LONG_NS;
 
 /// Integer operations a second of a thread, in llama.cpp's prefill.
 const OPERATIONS: f64 = 0.22e12;
-/// The same in what attention costs a position and a cached byte.
-const CACHE_BYTES: f64 = 3e9;
+/// Float operations a second of a thread, in its attention: of a prompt, and of one token.
+const ATTENTION: (f64, f64) = (45e9, 3e9);
 /// Bytes of weights a second of a thread, in decode.
 const WEIGHT_BYTES: f64 = 9e9;
 /// Bytes of a file a second, in loading and repacking it.
@@ -21,8 +21,8 @@ const LOAD_BYTES: f64 = 0.8e9;
 const START: f64 = 0.3;
 /// EMEL's time, as a part of a reference's.
 const EMEL: f64 = 0.5;
-/// First trials of a configuration, those included that are repeated because it came near.
-const TRIES: f64 = 2.0;
+/// First trials of a configuration, by those that are repeated because it came near.
+const NEAR_TRIALS: f64 = 1.5;
 
 /// One workload in one lane.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,8 @@ pub struct Plan<'a> {
     pub cold: bool,
     /// Configurations of each reference that are tried; one is run.
     pub configurations: &'a [usize],
+    /// A workload before it has made the same first trials.
+    pub is_known: bool,
     /// Timed runs.
     pub runs: usize,
     /// What they may take.
@@ -60,9 +62,16 @@ impl Plan<'_> {
             true => 2.0 * (load + run.min(LONG_TRIAL_NS / 1e9)),
             false => 0.0,
         };
+        let repeated = match trial * 1e9 < SURE_NS {
+            true => {
+                (load + trial * (1.0 / trial).ceil().clamp(1.0, TRIAL_RUNS as f64)) * NEAR_TRIALS
+            }
+            false => load + trial,
+        };
+        let first_trials = if self.is_known { 0.0 } else { repeated };
         let choosing = |&configurations: &usize| match configurations {
             0 | 1 => 0.0,
-            several => several as f64 * (load + trial * TRIES) + long_trials,
+            several => several as f64 * first_trials + long_trials,
         };
         let warm_up = match run >= LONG_NS / 1e9 && !self.cold {
             true => 0.0,
@@ -77,11 +86,13 @@ impl Plan<'_> {
     fn run(&self, n_prompt: usize, max_tokens: usize) -> f64 {
         let threads = self.threads as f64;
         let depth = (n_prompt + max_tokens / 2) as u64;
-        let cache = self.facts.cache_bytes_per_token(depth) as f64 / CACHE_BYTES;
+        let attention = |depth: u64| self.facts.attention_operations(depth) as f64;
         let prefill = self.facts.prefill_operations(n_prompt as u64) as f64 / OPERATIONS;
-        // Attention of a prompt walks the cache once a block of positions.
-        let prefill = prefill * (1.0 + n_prompt as f64 / 8192.0);
-        let step = self.facts.weight_bytes_per_token as f64 / WEIGHT_BYTES + cache;
+        // The middle token of a prompt sees half of it.
+        let in_prompt = n_prompt as f64 * attention(n_prompt as u64 / 2) / ATTENTION.0;
+        let prefill = prefill + in_prompt;
+        let weights = self.facts.weight_bytes_per_token as f64 / WEIGHT_BYTES;
+        let step = weights + attention(depth) / ATTENTION.1;
         (prefill + max_tokens.saturating_sub(1) as f64 * step) / threads
     }
 
@@ -91,7 +102,8 @@ impl Plan<'_> {
         let budget = self
             .budget
             .map_or(f64::INFINITY, |budget| budget.as_secs_f64());
-        (budget / round).floor().max(LEAST_ROUNDS as f64).min(asked)
+        let least = if round > 2.0 * budget { 1.0 } else { 2.0 };
+        (budget / round).floor().max(least).min(asked)
     }
 }
 
@@ -122,6 +134,7 @@ mod tests {
             threads: 1,
             cold: false,
             configurations: &[6],
+            is_known: false,
             runs: 9,
             budget: None,
         };
@@ -130,6 +143,14 @@ mod tests {
         for (less, more) in [
             (Plan { threads: 2, ..plan }.seconds(), all),
             (Plan { runs: 3, ..plan }.seconds(), all),
+            (
+                Plan {
+                    is_known: true,
+                    ..plan
+                }
+                .seconds(),
+                all,
+            ),
             (
                 Plan {
                     n_prompt: 512,

@@ -17,8 +17,25 @@ pub struct ModelFacts {
     layer_multiply_adds: u64,
     /// Multiply-adds of the output matrix, once a prompt.
     output_multiply_adds: u64,
-    /// Of each layer: bytes of an f16 cache a position, and the window.
-    layers: Vec<(u64, Option<u64>)>,
+    /// What attention costs in each layer.
+    layers: Vec<Attention>,
+}
+
+/// What attention costs in a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attention {
+    /// Bytes of an f16 cache a position.
+    cache_bytes: u64,
+    /// Multiply-adds of a query's heads with one position.
+    multiply_adds: u64,
+    /// Positions that are looked back at, if not all.
+    window: Option<u64>,
+}
+
+impl Attention {
+    fn seen(self, depth: u64) -> u64 {
+        self.window.map_or(depth, |window| depth.min(window))
+    }
 }
 
 fn matrices(layer: &LayerTensors) -> [TensorId; 7] {
@@ -41,8 +58,12 @@ impl ModelFacts {
         };
         let of_layers = || tensors.layers.iter().flat_map(matrices);
         let layers = spec.layers.iter().map(|layer| {
-            let values = layer.n_head_kv * (layer.head_dim_k + layer.head_dim_v);
-            (2 * values as u64, layer.window.map(|window| window as u64))
+            let dims = layer.head_dim_k + layer.head_dim_v;
+            Attention {
+                cache_bytes: 2 * (layer.n_head_kv * dims) as u64,
+                multiply_adds: (layer.n_head * dims) as u64,
+                window: layer.window.map(|window| window as u64),
+            }
         });
         Ok(ModelFacts {
             file_bytes: gguf.file_bytes(),
@@ -55,9 +76,18 @@ impl ModelFacts {
 
     /// Bytes of cache that a decode step reads with `depth` positions cached.
     pub fn cache_bytes_per_token(&self, depth: u64) -> u64 {
-        let seen = |window: Option<u64>| window.map_or(depth, |window| depth.min(window));
         let layers = self.layers.iter();
-        layers.map(|&(bytes, window)| bytes * seen(window)).sum()
+        layers
+            .map(|layer| layer.cache_bytes * layer.seen(depth))
+            .sum()
+    }
+
+    /// Operations (two a multiply-add) of one token's attention with `depth` positions cached.
+    pub fn attention_operations(&self, depth: u64) -> u64 {
+        let layers = self.layers.iter();
+        layers
+            .map(|layer| 2 * layer.multiply_adds * layer.seen(depth))
+            .sum()
     }
 
     /// Integer operations (two a multiply-add) of a prompt's matrix products.
@@ -89,6 +119,9 @@ mod tests {
         let position = 2 * 2 * 128;
         assert_eq!(facts.cache_bytes_per_token(7), 3 * 7 * position);
         assert_eq!(facts.cache_bytes_per_token(100), (20 + 20 + 100) * position);
+        // 4 query heads.
+        let position = 2 * 4 * 2 * 128;
+        assert_eq!(facts.attention_operations(100), (20 + 20 + 100) * position);
         assert_eq!(
             facts.file_bytes,
             std::fs::metadata(file.path()).unwrap().len()

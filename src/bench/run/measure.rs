@@ -62,7 +62,8 @@ pub struct Track<'a> {
     pub task: &'a Task,
     /// Timed runs of each contender.
     pub repetitions: usize,
-    /// From this time on no further round of them begins, if two are done.
+    /// What they may take, all contenders' together: no third round is begun that would end later,
+    /// and no second one that takes twice as long by itself.
     pub budget: Option<Duration>,
     /// The longest wait for an answer.
     pub timeout: Duration,
@@ -102,7 +103,7 @@ impl Track<'_> {
             .unwrap_or(0);
         for round in first..self.repetitions {
             let elapsed = spent + begun.elapsed();
-            if round >= LEAST_ROUNDS && self.is_over(elapsed, round) {
+            if is_over(self.budget, elapsed, round) {
                 break;
             }
             // The one who went first goes last the next time: drift favours nobody.
@@ -125,12 +126,6 @@ impl Track<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Whether another round, as long as those before it, would go beyond the budget.
-    fn is_over(&self, elapsed: Duration, rounds: usize) -> bool {
-        let next = elapsed / u32::try_from(rounds.max(1)).unwrap_or(u32::MAX);
-        self.budget.is_some_and(|budget| elapsed + next > budget)
     }
 
     /// Loads, and runs once with checksums and a trace.
@@ -183,8 +178,16 @@ impl Track<'_> {
     }
 }
 
-/// Rounds that are made whatever they cost: one alone has no range.
-pub const LEAST_ROUNDS: usize = 2;
+/// Whether another round, as long as those before it, would go beyond the budget: twice the budget,
+/// where it would be the second.
+fn is_over(budget: Option<Duration>, elapsed: Duration, rounds: usize) -> bool {
+    let next = elapsed / u32::try_from(rounds.max(1)).unwrap_or(u32::MAX);
+    match (budget, rounds) {
+        (None, _) | (_, 0) => false,
+        (Some(budget), 1) => next > 2 * budget,
+        (Some(budget), _) => elapsed + next > budget,
+    }
+}
 
 /// An observed run of so many nanoseconds is as good as a timed one: what is kept of its tokens is
 /// kept between the times, and what was cold at its start is a small part of it.
@@ -224,5 +227,21 @@ fn settle<T>(
             measured.failure = Some(failure);
             Ok(None)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_ends_rounds_and_a_long_one_is_the_only() {
+        let seconds = Duration::from_secs;
+        let over = |elapsed, rounds| is_over(Some(seconds(60)), seconds(elapsed), rounds);
+        assert!(!over(1000, 0));
+        assert!(!over(120, 1) && over(121, 1));
+        assert!(!over(40, 2) && over(41, 2));
+        assert!(!over(45, 3) && over(46, 3));
+        assert!(!is_over(None, seconds(1000), 5));
     }
 }

@@ -34,7 +34,7 @@ use super::limits::{self, MachineLimits};
 use super::machine_info::MachineInfo;
 use super::records::{Record, RecordFile, Status, read_records, run_id};
 use super::report::{self, Format, Metric};
-use super::workload::{Lane, Library, Workload};
+use super::workload::{Lane, Library, ProcessRule, Workload};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::message::tell;
 
@@ -93,20 +93,24 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
             "no selected workload has the lane {lane}"
         )));
     }
-    let interrupt = Interrupt::install().map_err(BenchError::Streams)?;
     // What is wrong with any of them shows before hours of measuring.
-    let mut seconds = 0.0;
+    let (mut all, mut tried) = (0.0, BTreeSet::new());
     for workload in &workloads {
         let subject = Subject::prepare(&library, workload, |_| ())?;
         for lane in plan::lanes(args, workload) {
-            seconds += plan::seconds(args, &subject, lane, &references, &machine);
+            let seconds = plan::seconds(args, &subject, lane, &references, &machine, &mut tried);
+            all += seconds;
+            if args.dry_run {
+                tell(&format!("{} {lane}: {seconds:.0} s", workload.id));
+            }
         }
     }
-    tell(&format!(
-        "{} measurements: {}",
-        pairings.len(),
-        estimate::words(seconds)
-    ));
+    let count = pairings.len();
+    tell(&format!("{count} measurements: {}", estimate::words(all)));
+    if args.dry_run {
+        return Ok(());
+    }
+    let interrupt = Interrupt::install().map_err(BenchError::Streams)?;
     let run_id = run_id();
     let output = args.output.as_deref();
     let file = output
@@ -188,7 +192,12 @@ fn show(args: &RunArgs, records: &[Record]) -> Result<(), BenchError> {
 fn line(pairing: &Pairing<'_>, records: &[Record]) -> String {
     let mut line = format!("{} {}:", pairing.workload.id, pairing.lane);
     for group in report::groups(records) {
-        for metric in [Metric::Prefill, Metric::Decode] {
+        let is_cold = pairing.workload.process == ProcessRule::Cold;
+        let metrics = match is_cold {
+            true => &[Metric::Ttft][..],
+            false => &[Metric::Prefill, Metric::Decode],
+        };
+        for &metric in metrics {
             let fastest = group.fastest(metric, None);
             if let Some(ratio) = fastest.and_then(|other| metric.ratio(other)) {
                 line += &format!(" {} {:.2}x", metric.name(), ratio.median);

@@ -1,5 +1,6 @@
 //! From flags and manifests to tasks and contenders.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::super::workload::{
     needed_context,
 };
 use super::args::RunArgs;
+use super::choose::first_trial;
 use super::estimate::Plan;
 use super::facts::ModelFacts;
 use super::task::Task;
@@ -178,27 +180,30 @@ pub fn lanes(args: &RunArgs, workload: &Workload) -> Vec<Lane> {
     workload.lanes.iter().filter(wanted).copied().collect()
 }
 
-/// Seconds that a workload takes in a lane, about.
+/// Seconds that a workload takes in a lane, about. `tried` holds the first trials of those before it.
 pub fn seconds(
     args: &RunArgs,
     subject: &Subject,
     lane: Lane,
     references: &[BackendManifest],
     machine: &MachineInfo,
+    tried: &mut BTreeSet<String>,
 ) -> f64 {
-    let tried = |manifest: &BackendManifest| {
+    let configs = |manifest: &BackendManifest| {
         let configs = manifest.configs_of(&args.reference_config, &machine.cpu_flags);
         configs.len()
     };
-    let configurations: Vec<usize> = references.iter().map(tried).collect();
+    let configurations: Vec<usize> = references.iter().map(configs).collect();
     let task = &subject.task;
+    let threads = lane_threads(args, lane, machine);
     let plan = Plan {
         facts: &subject.facts,
         n_prompt: task.n_prompt,
         max_tokens: task.max_tokens,
-        threads: lane_threads(args, lane, machine),
+        threads,
         cold: task.cold,
         configurations: &configurations,
+        is_known: !tried.insert(first_trial(task, threads)),
         runs: args.runs.get(),
         budget: args.budget.map(Duration::from_secs),
     };

@@ -100,13 +100,6 @@ fn reached(target: &Target, group: &Group<'_>) -> Result<Reached, &'static str> 
     }
 }
 
-fn label(other: &Generation) -> String {
-    match &other.config {
-        Some(config) => format!("{} {config}", other.backend),
-        None => other.backend.clone(),
-    }
-}
-
 /// Against the fastest of the backend, or of all.
 fn ratio(target: &Target, group: &Group<'_>, metric: Metric) -> Result<Reached, &'static str> {
     let other = group.fastest(metric, target.backend.as_deref());
@@ -117,7 +110,7 @@ fn ratio(target: &Target, group: &Group<'_>, metric: Metric) -> Result<Reached, 
     Ok(Reached {
         value: median,
         range: Some((min, max)),
-        reference: Some(label(other)),
+        reference: Some(other.label()),
     })
 }
 
@@ -162,6 +155,6 @@ fn memory_ratio(
     Ok(Reached {
         value: peak as f64 / bytes as f64,
         range: None,
-        reference: Some(label(other)),
+        reference: Some(other.label()),
     })
 }
