@@ -64,7 +64,7 @@ TEXT
 }
 
 main() {
-  local docs=yes arguments=() from='' records page
+  local docs=yes arguments=() from='' records page is_dry
   model=()
   while (($#)); do
     case "$1" in
@@ -102,10 +102,12 @@ main() {
     "$ROOT/scripts/reference/build.sh" llama.cpp >/dev/null
     obtain_models --suite curves "${model[@]}"
     mkdir -p "$RESULTS"
-    rm -f -- "$RECORDS"
+    is_dry=no
+    [[ " ${arguments[*]} " == *" --dry-run "* ]] && is_dry=yes
+    [[ "$is_dry" == yes ]] || rm -f -- "$RECORDS"
     workloads no | measure "${arguments[@]}"
     workloads yes | measure --reference none "${arguments[@]}"
-    if [[ " ${arguments[*]} " == *" --dry-run "* ]]; then
+    if [[ "$is_dry" == yes ]]; then
       return
     fi
     "$bench" validate "$RECORDS"

@@ -3,7 +3,6 @@
 use super::{Target, TargetMetric};
 use crate::bench::records::{Generation, Record, Status};
 use crate::bench::report::{Group, Metric, groups};
-use crate::bench::stats::Ratio;
 use crate::bench::workload::Lane;
 
 /// A target in one lane, and what became of it.
@@ -104,12 +103,11 @@ fn reached(target: &Target, group: &Group<'_>) -> Result<Reached, &'static str> 
 fn ratio(target: &Target, group: &Group<'_>, metric: Metric) -> Result<Reached, &'static str> {
     let other = group.fastest(metric, target.backend.as_deref());
     let other = other.ok_or("reference not measured")?;
-    let Ratio {
-        median, min, max, ..
-    } = *metric.ratio(other).ok_or("not comparable")?;
+    let ratio = metric.ratio(other).ok_or("not comparable")?;
+    let range = (ratio.samples.len() > 1).then_some((ratio.min, ratio.max));
     Ok(Reached {
-        value: median,
-        range: Some((min, max)),
+        value: ratio.median,
+        range,
         reference: Some(other.label()),
     })
 }
@@ -118,6 +116,7 @@ fn ratio(target: &Target, group: &Group<'_>, metric: Metric) -> Result<Reached, 
 fn bandwidth(emel: &Generation) -> Result<Reached, &'static str> {
     let share = emel.bandwidth_share.ok_or("machine's limit not measured")?;
     let steps = emel.phases.decode.as_ref();
+    let steps = steps.filter(|ns| ns.samples.len() > 1);
     let range = steps.map(|ns| (share * ns.median / ns.max, share * ns.median / ns.min));
     Ok(Reached {
         value: share,
