@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Measures EMEL and llama.cpp side by side and rewrites docs/benchmarks.md: builds both, fetches or
-# generates the models, runs the published suite in both lanes, checks the records, prints the
-# table.
+# Measures EMEL and llama.cpp (and ik_llama.cpp, where it is built) side by side and rewrites
+# docs/benchmarks.md: builds EMEL and llama.cpp, fetches or generates the models, runs the published
+# suite in both lanes, checks the records, prints the targets and the table.
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 SUITE=published
 RESULTS="$ROOT/bench-results"
+# Seconds of timed runs a workload and lane; two runs of each engine are made in any case, or one if
+# that takes two minutes.
+BUDGET=60
 
 usage() {
   cat <<TEXT
@@ -17,21 +20,30 @@ usage: scripts/bench.sh [--suite NAME] [--model NAME] [--no-docs] [EMEL-BENCH-RU
   --no-docs      leave docs/benchmarks.md as it is
 
 Other arguments go to \`emel-bench run\`, for example: scripts/bench.sh --model gemma3_270m --lane single --runs 5
-Records and traces go to bench-results/. The published suite takes about half an hour on two cores.
+Records and traces go to bench-results/. An ik_llama.cpp that has been built
+(scripts/reference/build.sh ik_llama.cpp) is measured too, unless --reference says otherwise. The
+published suite takes about an hour on two cores, with ik_llama.cpp 40 minutes more; the run says
+at its beginning how long it will take, and with --dry-run nothing else.
 TEXT
 }
 
 # shellcheck source=scripts/lib.sh
 source "$ROOT/scripts/lib.sh"
 
-# Fetches or generates the models that the chosen workloads need and that are not there, by the
-# commands of the list, which name scripts of this tree and emel-bench.
-obtain_models() {
-  local name command
-  while IFS=$'\t' read -r name command <&3; do
-    say "model $name: $command"
-    (cd "$ROOT" && PATH="$(dirname "$bench"):$PATH" bash -euc "$command")
-  done 3< <("$bench" list --missing "${selection[@]}")
+# What to measure against, unless the arguments say: llama.cpp, and what else is built.
+choose_references() {
+  local argument
+  for argument in "$@"; do
+    case "$argument" in
+      -r* | --reference | --reference=*) return ;;
+    esac
+  done
+  references=(--reference llama.cpp)
+  if "$bench" list backends --format md | grep -F '| ik_llama.cpp |' | grep -qF '(built)'; then
+    references+=(--reference ik_llama.cpp)
+  else
+    say "ik_llama.cpp is not built and is left out (scripts/reference/build.sh ik_llama.cpp)"
+  fi
 }
 
 write_docs() {
@@ -44,10 +56,28 @@ write_docs() {
 # Benchmarks
 
 Written by `scripts/bench.sh`, which builds EMEL and llama.cpp on this machine and measures them
-side by side: EMEL and the reference take turns, run by run, after a warm-up. A ratio is the median
-of the pairs' ratios, with its range; above 1 EMEL is faster. The reference is each time the
-fastest of its configurations (flash attention on and off, AMX and repacked weights on and off), in
-prefill and in decode apart. Absolute speeds are this machine's, and this hour's.
+side by side, with ik_llama.cpp where it is built: EMEL and the references take turns, run by run,
+after a warm-up. A ratio is the median of the pairs' ratios, with its range; above 1 EMEL is faster.
+The reference is each time the fastest of those measured, in the fastest of its configurations (flash
+attention on and off, AMX and repacked weights on and off), chosen by trials for what the workload is
+about: prefill, decode, or the time from the process's start to the first token. Trials over a
+prompt of more than 512 tokens begin with its first 512; of each kind of attention the fastest is then
+tried over as much of it as takes 25 seconds. Each engine runs three times, twice where three take more
+than a minute, once where one takes more than two (its ratio then has no range). Absolute speeds are this machine's, and this hour's.
+
+## Targets
+
+What EMEL is to reach (`benchdata/targets.json`). Speeds are ratios to the reference named, at its
+best. A share of bandwidth is the bytes of weights and cache that decode reads in a second, over what
+this machine was measured to read with as many threads. Peak memory is of the process, over the
+model's file with an f16 cache of the context, or over the reference's; "start to first token" is from
+the start of the process, with the file in the page cache.
+
+TEXT
+    "$bench" report "$RESULTS/$SUITE.jsonl" --targets --format md
+    cat <<'TEXT'
+
+## Everything
 
 TEXT
     "$bench" report "$RESULTS/$SUITE.jsonl" --format md
@@ -60,6 +90,7 @@ TEXT
 main() {
   local docs=yes arguments=() model=()
   selection=()
+  references=()
   while (($#)); do
     case "$1" in
       -h | --help)
@@ -93,10 +124,21 @@ main() {
   build_program emel-bench
   bench="$built"
   "$ROOT/scripts/reference/build.sh" llama.cpp >/dev/null
-  obtain_models
+  obtain_models "${selection[@]}"
+  choose_references "${arguments[@]}"
   mkdir -p "$RESULTS"
-  "$bench" run "${selection[@]}" -o "$RESULTS/$SUITE.jsonl" "${arguments[@]}"
+  arguments=("${selection[@]}" "${references[@]}" -o "$RESULTS/$SUITE.jsonl" "${arguments[@]}")
+  if ! [[ " ${arguments[*]} " == *" --budget"* ]]; then
+    arguments+=(--budget "$BUDGET")
+  fi
+  "$bench" run "${arguments[@]}"
+  if [[ " ${arguments[*]} " == *" --dry-run "* ]]; then
+    return
+  fi
   "$bench" validate "$RESULTS/$SUITE.jsonl"
+  if [[ "$SUITE" == published ]]; then
+    "$bench" report "$RESULTS/$SUITE.jsonl" --targets
+  fi
   if [[ "$docs" == yes ]]; then
     write_docs
   fi

@@ -87,3 +87,13 @@ ensure_cxx() {
   fi
   hash -r
 }
+
+# Fetches or generates the models that the chosen workloads need and that are not there, by the
+# commands of the list, which name scripts of this tree and emel-bench (`bench`).
+obtain_models() {
+  local name command
+  while IFS=$'\t' read -r name command <&3; do
+    say "model $name: $command"
+    (cd "$ROOT" && PATH="$(dirname "$bench"):$PATH" bash -euc "$command")
+  done 3< <("$bench" list --missing "$@")
+}

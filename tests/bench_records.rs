@@ -185,7 +185,9 @@ fn list_shows_what_there_is_and_how_to_obtain_the_rest() {
     assert!(line("qwen3-4b-q4_k_m").contains(&synth), "{list}");
     let output = bench(&["list", "workloads", "--suite", "daily"], &folder.0);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("no suite is called `daily`; there are: cold, full"));
+    assert!(
+        text(&output.stderr).contains("no suite is called `daily`; there are: cold, curves, full")
+    );
 }
 
 #[test]
@@ -206,4 +208,102 @@ fn a_failed_append_leaves_the_file_as_it_was() {
     file.push(&failed);
     file.commit().unwrap();
     assert_eq!(read_records(&path).unwrap()[2], failed);
+}
+
+/// Records of a real run, one repetition, of SmolLM2 in the multithreaded lane.
+fn recorded() -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join("benchdata/golden/records/smollm2_135m.jsonl");
+    path.display().to_string()
+}
+
+#[test]
+fn report_shows_targets_beside_results() {
+    let folder = Folder::new("targets");
+    let file = recorded();
+    let output = bench(&["report", &file, "--targets", "--format", "md"], &folder.0);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report = text(&output.stdout);
+    let row = |parts: &[&str]| {
+        let found = report
+            .lines()
+            .find(|line| parts.iter().all(|part| line.contains(part)));
+        found
+            .unwrap_or_else(|| panic!("{parts:?}\n{report}"))
+            .to_owned()
+    };
+    // Three engines were measured: the fastest counts, or the one that is named.
+    let prompt = row(&["smollm2_135m | prompt_512", "multithreaded (2)"]);
+    assert!(prompt.contains("| ik_llama.cpp rtr-fa | "), "{prompt}");
+    let start = row(&["smollm2_135m | cold_start", "multithreaded (2)"]);
+    assert!(start.contains("| llama.cpp amx-fa | "), "{start}");
+    for part in [
+        "start to first token",
+        "peak memory / (file",
+        "peak memory |",
+    ] {
+        let line = row(&["smollm2_135m |", "multithreaded (2)", part]);
+        assert!(
+            line.ends_with("| yes |") || line.ends_with("| no |"),
+            "{line}"
+        );
+    }
+    // The other lane and the other models were not measured.
+    let single = row(&["smollm2_135m | prompt_512", "| single |"]);
+    assert!(single.ends_with("| - | - | not measured |"), "{single}");
+    assert!(report.contains(" targets met, "), "{report}");
+
+    let own = format!(
+        r#"{{"schema": "emel-targets/v1", "targets": [{{"workload":
+        "smollm2_135m_{}", "lanes": ["multithreaded"], "metric": "decode_ratio", "value": 1000,
+        "limit": "nobody is that fast"}}]}}"#,
+        "decode_max_tokens_128_v1"
+    );
+    fs::write(folder.file("own.json"), own).unwrap();
+    let output = bench(&["validate", "own.json"], &folder.0);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = bench(&["report", &file, "--targets=own.json"], &folder.0);
+    let report = text(&output.stdout);
+    assert!(report.starts_with("0 of 1 targets met.\n"), "{report}");
+    assert!(report.contains("no [1]") && report.contains("1. nobody is that fast\n"));
+
+    let bad = fs::read_to_string(folder.file("own.json")).unwrap();
+    fs::write(folder.file("bad.json"), bad.replace("1000", "-1")).unwrap();
+    let output = bench(&["validate", "bad.json"], &folder.0);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(error.contains("targets[0].value"), "{error}");
+    let output = bench(&["report", &file, "--targets=bad.json"], &folder.0);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(
+        error.contains("bad.json:1: targets[0].value: must be"),
+        "{error}"
+    );
+}
+
+#[test]
+fn curves_draws_what_was_recorded() {
+    let folder = Folder::new("curves");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = root.join("benchdata/golden/records/growth.jsonl");
+    let file = file.display().to_string();
+    let output = bench(
+        &["curves", &file, "-o", ".", "--link", "pictures"],
+        &folder.0,
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let page = text(&output.stdout);
+    for name in ["prefill_qwen3_0_6b_q8_0", "decode_qwen3_0_6b_q8_0"] {
+        let name = format!("{name}_multithreaded.svg");
+        assert!(page.contains(&format!("](pictures/{name})")), "{page}");
+        let picture = fs::read_to_string(folder.file(&name)).unwrap();
+        assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+        assert!(picture.contains("<circle"), "{picture}");
+    }
+    assert!(page.contains("(root mean square, of their mean)"), "{page}");
+    let output = bench(&["curves", &recorded()], &folder.0);
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(error.contains("no curve: ") && error.contains("scripts/curves.sh"));
 }

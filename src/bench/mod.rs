@@ -5,6 +5,7 @@
 //! two engines share a process. EMEL's own is this program's `worker` command.
 
 pub mod backend;
+pub mod curves;
 pub mod error;
 pub mod kernels;
 pub mod limits;
@@ -18,6 +19,7 @@ pub mod run;
 pub mod snapshot;
 pub mod stats;
 pub mod synth;
+pub mod targets;
 pub mod validate;
 pub mod warnings;
 pub mod worker;

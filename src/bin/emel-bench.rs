@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use emel::bench::{
-    BenchError, kernels, limits, list, machines, report, run, synth, validate, worker,
+    BenchError, curves, kernels, limits, list, machines, report, run, synth, validate, worker,
 };
 use emel::cli::exit::Exit;
 use emel::cli::message::tell;
@@ -29,6 +29,8 @@ enum Command {
     List(list::ListArgs),
     /// Show recorded measurements as tables
     Report(report::ReportArgs),
+    /// Draw how times grow with lengths, depths and sizes
+    Curves(curves::CurvesArgs),
     /// Check records and manifests against their schemas
     Validate(validate::ValidateArgs),
     /// Write a model of a real shape with random weights, to be measured with
@@ -57,6 +59,7 @@ fn dispatch(command: Command) -> Result<(), BenchError> {
         Command::Machines(args) => machines::run(&args),
         Command::List(args) => list::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Curves(args) => curves::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Worker => worker::run(),

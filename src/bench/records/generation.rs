@@ -94,6 +94,10 @@ pub struct Generation {
     pub tokens_per_second: Option<f64>,
     /// Most memory the engine's process held.
     pub peak_rss_bytes: Option<u64>,
+    /// Bytes of an f16 cache of `n_ctx` positions; a layer with a window keeps no more than that.
+    /// Records of earlier versions do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_bytes: Option<u64>,
     /// Bytes of weights that one decode step reads.
     pub weight_bytes_per_token: Option<u64>,
     /// Bytes of the cache that one decode step reads, at the mean depth.
@@ -165,6 +169,17 @@ pub struct Ratios {
     pub total: Option<Ratio>,
     /// The phases in which this configuration was its engine's fastest: `prefill`, `decode`.
     pub best_for: Vec<String>,
+}
+
+impl Generation {
+    /// The backend, with its configuration where it has several.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match &self.config {
+            Some(config) => format!("{} {config}", self.backend),
+            None => self.backend.clone(),
+        }
+    }
 }
 
 impl Phases {

@@ -10,6 +10,9 @@ pub enum Metric {
     Prefill,
     /// A generated token.
     Decode,
+    /// From the text, or where every run has a process of its own from its start, to the first
+    /// token.
+    Ttft,
     /// All of it, the load included where every run has one.
     Total,
 }
@@ -21,6 +24,7 @@ impl Metric {
         match self {
             Metric::Prefill => "prefill",
             Metric::Decode => "decode",
+            Metric::Ttft => "ttft",
             Metric::Total => "total",
         }
     }
@@ -32,6 +36,7 @@ impl Metric {
         match self {
             Metric::Prefill => ratios.prefill.as_ref(),
             Metric::Decode => ratios.decode.as_ref(),
+            Metric::Ttft => ratios.ttft.as_ref(),
             Metric::Total => ratios.total.as_ref(),
         }
     }
@@ -43,6 +48,7 @@ impl Metric {
         match self {
             Metric::Prefill => median(&record.phases.prefill),
             Metric::Decode => median(&record.phases.decode),
+            Metric::Ttft => median(&record.phases.ttft),
             Metric::Total => None,
         }
     }
@@ -70,18 +76,32 @@ impl<'a> Group<'a> {
     }
 
     /// The fastest of the others at something, of one backend or of all: by its own median time, or
-    /// where there is none by the least ratio.
+    /// where there is none by the least ratio. None of a backend whose fastest configuration was
+    /// chosen for other phases: those that were measured need not be its fastest at this one.
     #[must_use]
     pub fn fastest(&self, metric: Metric, backend: Option<&str>) -> Option<&'a Generation> {
         let of_backend = |other: &&Generation| backend.is_none_or(|id| other.backend == id);
         let measured = |other: &&'a Generation| {
             let by_ratio = || metric.ratio(other).map(|ratio| ratio.median);
             let key = metric.time(other).or_else(by_ratio)?;
-            (other.head.status != Status::Error).then_some((key, *other))
+            let counts =
+                other.head.status != Status::Error && self.was_sought(metric, &other.backend);
+            counts.then_some((key, *other))
         };
         let all = self.others.iter().filter(|other| of_backend(other));
         let fastest = all.filter_map(measured).min_by(|a, b| a.0.total_cmp(&b.0));
         fastest.map(|(_, other)| other)
+    }
+
+    /// Whether a backend's fastest at `metric` is among the records: nobody chose among its
+    /// configurations, or somebody did so for this.
+    fn was_sought(&self, metric: Metric, backend: &str) -> bool {
+        let ratios = self.others.iter().filter(|other| other.backend == backend);
+        let ratios = ratios.filter_map(|other| other.ratios.as_ref());
+        let mut chosen = ratios.flat_map(|ratios| &ratios.best_for).peekable();
+        metric == Metric::Total
+            || chosen.peek().is_none()
+            || chosen.any(|phase| phase == metric.name())
     }
 
     /// The backends of the others, each once.

@@ -1,11 +1,11 @@
-//! The table of generation records, and what stands below it.
+//! The tables of generation records: those of warm processes, and those of cold ones.
 
 use super::compare::{Group, Metric, groups};
 use super::grid::{Align, Format, Grid, rate};
 use crate::bench::records::{Generation, Record, Status};
-use crate::bench::stats::Ratio;
+use crate::bench::stats::{Ratio, Samples};
 
-/// The table; none without such records.
+/// The table of warm processes; none without such records.
 pub(super) fn table(records: &[Record], format: Format) -> Option<String> {
     let mut grid = Grid::new(&[
         ("model", Align::Left),
@@ -21,25 +21,74 @@ pub(super) fn table(records: &[Record], format: Format) -> Option<String> {
         ("status", Align::Left),
     ]);
     for group in groups(records) {
-        if let Some(any) = group.any() {
+        if let Some(any) = group.any().filter(|any| !is_cold(any)) {
             grid.push(row(&group, any));
         }
     }
     (!grid.is_empty()).then(|| grid.render(format))
 }
 
-fn row(group: &Group<'_>, any: &Generation) -> Vec<String> {
+/// The table of processes that began with each run: from their start to the first token. None
+/// without such records.
+pub(super) fn cold_table(records: &[Record], format: Format) -> Option<String> {
+    let mut grid = Grid::new(&[
+        ("model", Align::Left),
+        ("workload", Align::Left),
+        ("lane", Align::Left),
+        ("start to token, ms", Align::Right),
+        ("reference", Align::Right),
+        ("ratio", Align::Right),
+        ("of it load, ms", Align::Right),
+        ("reference", Align::Right),
+        ("best reference", Align::Left),
+        ("status", Align::Left),
+    ]);
+    for group in groups(records) {
+        if let Some(any) = group.any().filter(|any| is_cold(any)) {
+            grid.push(cold_row(&group, any));
+        }
+    }
+    (!grid.is_empty()).then(|| grid.render(format))
+}
+
+/// Whether every run had a process of its own.
+fn is_cold(record: &Generation) -> bool {
+    record.process == "cold"
+}
+
+fn cold_row(group: &Group<'_>, any: &Generation) -> Vec<String> {
+    let other = group.fastest(Metric::Ttft, None);
+    let ms = |samples: Option<&Samples>| rate(samples.map(|samples| samples.median / 1e6));
+    let ttft = |record: Option<&Generation>| ms(record.and_then(|one| one.phases.ttft.as_ref()));
+    let load = |record: Option<&Generation>| ms(record.and_then(|one| one.phases.load.as_ref()));
+    let mut row = subject(any);
+    row.push(ttft(group.emel));
+    row.push(ttft(other));
+    row.push(other.map_or("-".to_owned(), |other| ratio(group, other, Metric::Ttft)));
+    row.push(load(group.emel));
+    row.push(load(other));
+    row.push(other.map_or("-".to_owned(), Generation::label));
+    row.push(status(group));
+    row
+}
+
+/// Model, workload and lane.
+fn subject(any: &Generation) -> Vec<String> {
     let prefix = format!("{}_", any.model);
     let workload = any
         .workload_id
         .strip_prefix(&prefix)
         .unwrap_or(&any.workload_id);
     let threads = any.head.threads;
-    let mut row = vec![
+    vec![
         any.model.clone(),
         workload.to_owned(),
         format!("{} ({threads})", any.lane),
-    ];
+    ]
+}
+
+fn row(group: &Group<'_>, any: &Generation) -> Vec<String> {
+    let mut row = subject(any);
     for metric in [Metric::Prefill, Metric::Decode] {
         let other = group.fastest(metric, None);
         row.push(rate(group.emel.and_then(|emel| speed(emel, metric))));
@@ -55,7 +104,7 @@ fn speed(record: &Generation, metric: Metric) -> Option<f64> {
     match metric {
         Metric::Prefill => record.prefill_tokens_per_second,
         Metric::Decode => record.decode_tokens_per_second,
-        Metric::Total => record.tokens_per_second,
+        Metric::Ttft | Metric::Total => record.tokens_per_second,
     }
 }
 
@@ -76,11 +125,7 @@ pub(super) fn ratio_text(ratio: &Ratio) -> String {
 
 /// The configurations that EMEL is compared with: one, or one a phase.
 fn best(group: &Group<'_>) -> String {
-    let name = |other: &Generation| match &other.config {
-        Some(config) => format!("{} {config}", other.backend),
-        None => other.backend.clone(),
-    };
-    let of = |metric| group.fastest(metric, None).map(name);
+    let of = |metric| group.fastest(metric, None).map(Generation::label);
     match (of(Metric::Prefill), of(Metric::Decode)) {
         (None, None) => "-".to_owned(),
         (Some(both), None) | (None, Some(both)) => both,

@@ -13,11 +13,13 @@ pub use grid::{Align, Format, Grid, rate};
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::BenchError;
 use super::records::{Record, Status, read_records};
 use super::snapshot::SnapshotArgs;
+use super::targets;
+use super::workload::LibraryArgs;
 use crate::cli::output::is_closed_pipe;
 
 /// Shows recorded measurements.
@@ -29,6 +31,13 @@ pub struct ReportArgs {
     /// How to write the tables
     #[arg(long, value_enum, default_value_t)]
     pub format: Format,
+    /// Instead of the tables, show what is to be reached beside what was: by FILE
+    /// [default: targets.json of benchdata]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    pub targets: Option<Option<PathBuf>>,
+    /// Where the targets and their workloads are
+    #[command(flatten)]
+    pub library: LibraryArgs,
     /// A snapshot to compare with, or to write
     #[command(flatten)]
     pub snapshot: SnapshotArgs,
@@ -37,13 +46,17 @@ pub struct ReportArgs {
 /// Runs the command: the report goes to standard output.
 ///
 /// # Errors
-/// [`BenchError::Records`] for a file that is not all records; the snapshot's errors.
+/// [`BenchError::Records`] for a file that is not all records; [`BenchError::Workload`] for targets
+/// that cannot be read; the snapshot's errors.
 pub fn run(args: &ReportArgs) -> Result<(), BenchError> {
     let mut records = Vec::new();
     for file in &args.files {
         records.extend(read_records(file)?);
     }
-    let text = report(&records, args.format);
+    let text = match &args.targets {
+        None => report(&records, args.format),
+        Some(file) => targets(args, file.as_deref(), &records)?,
+    };
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if !is_closed_pipe(&error) => return Err(BenchError::Streams(error)),
         _ => {}
@@ -51,11 +64,25 @@ pub fn run(args: &ReportArgs) -> Result<(), BenchError> {
     args.snapshot.apply(&records)
 }
 
+/// Targets, and what became of them.
+fn targets(
+    args: &ReportArgs,
+    file: Option<&Path>,
+    records: &[Record],
+) -> Result<String, BenchError> {
+    let library = args.library.open()?;
+    let shipped = || library.root().join(targets::FILE);
+    let targets = targets::read(&file.map_or_else(shipped, Path::to_owned), &library)?;
+    let outcomes = targets::judge(&targets, records);
+    Ok(targets::table(&outcomes, &library, args.format))
+}
+
 /// The whole report: machine and engines, a table a kind, errors and warnings.
 #[must_use]
 pub fn report(records: &[Record], format: Format) -> String {
     let mut parts = vec![origin(records, format)];
     parts.extend(generation::table(records, format));
+    parts.extend(generation::cold_table(records, format));
     parts.extend(others::kernels(records, format));
     parts.extend(others::machines(records, format));
     parts.extend(others::limits(records, format));

@@ -132,6 +132,43 @@ fn failures_and_doubts_stand_below() {
 }
 
 #[test]
+fn cold_processes_have_a_table_of_their_own() {
+    let mut records = pair("m_cold_v1", 2.0);
+    records.extend(pair("m_hello_v1", 2.0));
+    for record in &mut records[..2] {
+        let Record::Generation(record) = record else {
+            continue;
+        };
+        record.process = "cold".to_owned();
+        record.phases.load = Samples::new(vec![3e7]);
+        let ns = if record.backend == "emel" { 4e7 } else { 9e7 };
+        record.phases.ttft = Samples::new(vec![ns]);
+        if let Some(ratios) = &mut record.ratios {
+            ratios.ttft = Ratio::of_speed(&[4e7], &[9e7]);
+            ratios.best_for = vec!["ttft".to_owned()];
+        }
+    }
+    let text = report(&records, Format::Md);
+    let row = "| m | cold_v1 | single (1) | 40.0 | 90.0 | 2.25 (2.25-2.25) | 30.0 | 30.0 | llama.cpp fa | ok |";
+    assert!(text.contains(row), "{text}");
+    assert_eq!(text.matches("| cold_v1 |").count(), 1);
+    assert_eq!(text.matches("| hello_v1 |").count(), 1);
+}
+
+#[test]
+fn what_a_reference_was_not_chosen_for_has_no_ratio() {
+    let mut records = pair("m_hello_v1", 2.0);
+    if let Record::Generation(record) = &mut records[1]
+        && let Some(ratios) = &mut record.ratios
+    {
+        ratios.best_for = vec!["prefill".to_owned()];
+    }
+    let text = report(&records, Format::Md);
+    let row = "| 200 | 100 | 2.00 (1.88-2.12) | 20.0 | - | - | llama.cpp fa | ok |";
+    assert!(text.contains(row), "{text}");
+}
+
+#[test]
 fn what_must_not_be_compared_has_no_ratio() {
     let mut records = pair("m_hello_v1", 2.0);
     if let Record::Generation(record) = &mut records[0] {

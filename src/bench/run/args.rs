@@ -47,6 +47,13 @@ pub struct RunArgs {
     /// Timed runs of each engine, after one that warms up
     #[arg(short = 'n', long, value_name = "N", default_value = "3")]
     pub runs: NonZeroUsize,
+    /// Of each workload and lane, begin no third round of timed runs that would end later than so
+    /// many seconds after the first began, and no second one if a round takes twice as long
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub budget: Option<u64>,
+    /// Say what would be measured and how long it takes, about; measure nothing
+    #[arg(long)]
+    pub dry_run: bool,
     /// Instruction set of EMEL's kernels: auto, scalar, avx2, avxvnni, avx512 or amx
     #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = level_name)]
     pub isa: String,

@@ -15,6 +15,7 @@ use super::measure::Measured;
 use super::phases::{phases, ratios};
 use super::task::Task;
 use crate::trace::checksum::Fnv64;
+use emel_kernels::CacheType;
 
 /// What the records of one workload in one lane share.
 pub struct Frame<'a> {
@@ -139,6 +140,8 @@ impl Frame<'_> {
         if let Some(loaded) = &measured.loaded {
             set_loaded(&mut record, loaded);
         }
+        let types = cache_types(&record);
+        record.cache_bytes = Some(self.facts.cache_bytes_per_token(task.n_ctx as u64, types));
         if let Some(observed) = &measured.observed {
             self.set_observed(&mut record, observed, &phases);
         }
@@ -196,11 +199,7 @@ impl Frame<'_> {
 
         // A step sees the prompt and, on average, half of what is generated.
         let depth = (n_prompt + n_output / 2) as u64;
-        // As applied, where the engine tells.
-        let types = CACHE_TYPES.map(|option| {
-            let name = record.options.get(option).and_then(|name| name.as_str());
-            name.and_then(|name| name.parse().ok()).unwrap_or_default()
-        });
+        let types = cache_types(record);
         let cache = self.facts.cache_bytes_per_token(depth, types);
         let weights = self.facts.weight_bytes_per_token;
         record.weight_bytes_per_token = Some(weights);
@@ -258,6 +257,14 @@ impl Frame<'_> {
         }
         found
     }
+}
+
+/// How keys and values are cached: as applied, where the engine tells.
+fn cache_types(record: &Generation) -> [CacheType; 2] {
+    CACHE_TYPES.map(|option| {
+        let name = record.options.get(option).and_then(|name| name.as_str());
+        name.and_then(|name| name.parse().ok()).unwrap_or_default()
+    })
 }
 
 fn set_loaded(record: &mut Generation, loaded: &Loaded) {

@@ -1,75 +1,206 @@
 //! Choosing the reference's fastest configuration for a task, by trying each.
+//!
+//! Every configuration is tried over the prompt's beginning. Where the prompt is longer, what
+//! attention costs is not known from that, but everything else is: of each value of the option
+//! `flash_attention` the fastest is then tried over as much of the prompt as takes a reasonable time.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 use super::super::backend::{BackendError, Contender};
+use super::super::report::Metric;
 use super::measure::{Measured, Track};
-use super::task::{Extent, Runner, step_ns};
+use super::task::{Extent, Runner, Task, first_token_ns, run_ns, step_ns};
+use crate::trace::checksum::Fnv64;
 
+/// Tokens of the prompt in a first trial.
+pub const TRIAL_PROMPT: usize = 512;
 /// Tokens that a trial generates.
-const TRIAL_TOKENS: usize = 16;
+pub const TRIAL_TOKENS: usize = 8;
 /// A trial that takes less is run again, up to so many times, and its best time counts.
-const TRIAL_RUNS: usize = 3;
+pub const TRIAL_RUNS: usize = 4;
 /// The time from which on one run is enough for one trial, in nanoseconds.
-const LONG_NS: f64 = 3e9;
+const LONG_NS: f64 = 1e9;
+/// A run of so many nanoseconds need not be repeated because another came near.
+pub const SURE_NS: f64 = 10e9;
+/// What a trial over a long prompt may take, about, in nanoseconds.
+pub const LONG_TRIAL_NS: f64 = 25e9;
+/// How far from the fastest a configuration may lie to be tried again.
+const NEAR: f64 = 1.15;
+
+/// The best times of a configuration's trials, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Times {
+    prefill: Option<f64>,
+    step: Option<f64>,
+    first_token: Option<f64>,
+}
+
+impl Times {
+    fn of(self, metric: Metric) -> Option<f64> {
+        match metric {
+            Metric::Prefill => self.prefill,
+            Metric::Decode => self.step,
+            Metric::Ttft => self.first_token,
+            Metric::Total => None,
+        }
+    }
+
+    fn least(self, other: Times) -> Times {
+        Times {
+            prefill: least(self.prefill, other.prefill),
+            step: least(self.step, other.step),
+            first_token: least(self.first_token, other.first_token),
+        }
+    }
+}
+
+fn least(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).min_by(f64::total_cmp)
+}
 
 /// How a configuration fared.
 struct Trial {
     measured: Measured,
-    prefill_ns: Option<f64>,
-    step_ns: Option<f64>,
+    times: Times,
 }
 
-/// Of `candidates`, those that were fastest in prefill or in decode, each with what it was
-/// fastest for; and those that failed. Those that come near the fastest are tried once more before
-/// that is decided: one disturbed run must not make the reference slower than it is.
+/// What trials showed, so that workloads that begin alike need not repeat them.
+#[derive(Debug, Default)]
+pub struct Known(RefCell<BTreeMap<String, Times>>);
+
+/// What a first trial depends on, beside the configuration.
+pub fn first_trial(task: &Task, threads: usize) -> String {
+    let (n_prompt, output) = (
+        task.n_prompt.min(TRIAL_PROMPT),
+        task.max_tokens.min(TRIAL_TOKENS),
+    );
+    let text = Fnv64::of(task.text.as_bytes()).value();
+    let (model, cold) = (task.model.display(), task.cold);
+    format!("{threads} {n_prompt} {output} {cold} {text:x} {model}")
+}
+
+/// What it depends on.
+fn key(task: &Task, contender: &Contender) -> String {
+    let (label, batch) = (contender.label(), contender.threads_batch);
+    let task = first_trial(task, contender.threads);
+    format!("{label} {batch} {} {task}", contender.n_ubatch)
+}
+
+impl Known {
+    /// The times that are known, or those of a trial.
+    fn or_try(
+        &self,
+        track: &Track<'_>,
+        trial: &mut Trial,
+        prompt: usize,
+        what: &str,
+    ) -> Result<(), BackendError> {
+        let key = format!("{prompt} {}", key(track.task, &trial.measured.contender));
+        let before = self.0.borrow().get(&key).copied();
+        if let Some(times) = before {
+            trial.times = times;
+            return Ok(());
+        }
+        try_out(track, trial, prompt, what)?;
+        if trial.measured.failure.is_none() {
+            self.0.borrow_mut().insert(key, trial.times);
+        }
+        Ok(())
+    }
+}
+
+/// Of `candidates`, those that were fastest in what is sought, each with what it was fastest for;
+/// and those that failed. Those that come near the fastest are tried once more before that is
+/// decided: one disturbed run must not make the reference slower than it is.
 ///
 /// # Errors
 /// [`BackendError::Interrupted`] alone.
 pub fn fastest(
     track: &Track<'_>,
     candidates: Vec<Contender>,
+    known: &Known,
 ) -> Result<Vec<Measured>, BackendError> {
+    let task = track.task;
     let mut trials = Vec::new();
     for contender in candidates {
-        (track.tell)(&format!("{} on trial", contender.label()));
-        trials.push(try_out(track, contender)?);
+        let mut trial = Trial {
+            measured: Measured::new(contender, Vec::new()),
+            times: Times::default(),
+        };
+        known.or_try(track, &mut trial, TRIAL_PROMPT, "on trial")?;
+        trials.push(trial);
     }
-    for at in near(&trials) {
-        let contender = trials[at].measured.contender.clone();
-        (track.tell)(&format!("{} on trial again", contender.label()));
-        let again = try_out(track, contender)?;
-        if again.measured.failure.is_some() {
-            trials[at] = again;
-            continue;
+    if !task.cold && task.n_prompt > TRIAL_PROMPT {
+        long(track, &mut trials, known)?;
+    } else {
+        for at in near(&trials, &task.sought) {
+            try_out(track, &mut trials[at], TRIAL_PROMPT, "on trial again")?;
         }
-        let trial = &mut trials[at];
-        trial.prefill_ns = least(trial.prefill_ns, again.prefill_ns);
-        trial.step_ns = least(trial.step_ns, again.step_ns);
     }
-    Ok(choose(trials))
+    Ok(choose(trials, &task.sought))
 }
 
-/// How far from the fastest a configuration may lie to be tried again.
-const NEAR: f64 = 1.15;
+/// Tries the finalists over a longer part of the prompt; the others leave.
+fn long(track: &Track<'_>, trials: &mut [Trial], known: &Known) -> Result<(), BackendError> {
+    let task = track.task;
+    let finalists = finalists(trials, &task.sought);
+    let slowest = finalists.iter().filter_map(|&at| trials[at].times.prefill);
+    let slowest = slowest.fold(0.0, f64::max);
+    let mut prompt = task.n_prompt;
+    while prompt > 2 * TRIAL_PROMPT && slowest * prompt as f64 / TRIAL_PROMPT as f64 > LONG_TRIAL_NS
+    {
+        prompt /= 2;
+    }
+    let several = finalists.len() > 1;
+    for (at, trial) in trials.iter_mut().enumerate() {
+        let is_final = finalists.contains(&at);
+        if is_final && several {
+            trial.times = Times::default();
+            known.or_try(track, trial, prompt, "on a long trial")?;
+        } else if !is_final {
+            trial.times = Times::default();
+        }
+    }
+    Ok(())
+}
 
-fn least(a: Option<f64>, b: Option<f64>) -> Option<f64> {
-    a.into_iter().chain(b).min_by(f64::total_cmp)
+/// For everything that is sought, the fastest of each value of `flash_attention`.
+fn finalists(trials: &[Trial], sought: &[Metric]) -> Vec<usize> {
+    let attention = |trial: &Trial| {
+        let options = &trial.measured.contender.options;
+        options.get("flash_attention").map(ToString::to_string)
+    };
+    let mut finalists = Vec::new();
+    for &metric in sought {
+        let mut best: BTreeMap<Option<String>, (usize, f64)> = BTreeMap::new();
+        for (at, trial) in trials.iter().enumerate() {
+            let Some(ns) = trial.times.of(metric) else {
+                continue;
+            };
+            let place = best.entry(attention(trial)).or_insert((at, ns));
+            if ns < place.1 {
+                *place = (at, ns);
+            }
+        }
+        finalists.extend(best.into_values().map(|(at, _)| at));
+    }
+    finalists.sort_unstable();
+    finalists.dedup();
+    finalists
 }
 
 /// The trials that may be the fastest at something that is not decided yet.
-fn near(trials: &[Trial]) -> Vec<usize> {
+fn near(trials: &[Trial], sought: &[Metric]) -> Vec<usize> {
     let mut near = Vec::new();
-    for of in [
-        |trial: &Trial| trial.prefill_ns,
-        |trial: &Trial| trial.step_ns,
-    ] {
-        let best = trials.iter().filter_map(of).min_by(f64::total_cmp);
-        let close = |at: &usize| {
-            of(&trials[*at])
-                .zip(best)
-                .is_some_and(|(ns, best)| ns <= best * NEAR)
-        };
+    for &metric in sought {
+        let of = |at: usize| trials[at].times.of(metric);
+        let best = (0..trials.len()).filter_map(of).min_by(f64::total_cmp);
+        let Some(best) = best else { continue };
+        let is_long = |at: usize| trials[at].times.prefill.is_some_and(|ns| ns >= SURE_NS);
+        let close = |at: &usize| of(*at).is_some_and(|ns| ns <= best * NEAR);
         let close: Vec<usize> = (0..trials.len()).filter(close).collect();
-        if close.len() > 1 {
+        if close.len() > 1 && !close.iter().all(|&at| is_long(at)) {
             near.extend(close);
         }
     }
@@ -78,58 +209,82 @@ fn near(trials: &[Trial]) -> Vec<usize> {
     near
 }
 
-fn try_out(track: &Track<'_>, contender: Contender) -> Result<Trial, BackendError> {
-    let mut trial = Trial {
-        measured: Measured::new(contender, Vec::new()),
-        prefill_ns: None,
-        step_ns: None,
-    };
-    match time(track, &mut trial) {
-        Err(BackendError::Interrupted) => Err(BackendError::Interrupted),
-        Err(failure) => {
-            trial.measured.failure = Some(failure);
-            Ok(trial)
-        }
-        Ok(()) => Ok(trial),
-    }
-}
-
-fn time(track: &Track<'_>, trial: &mut Trial) -> Result<(), BackendError> {
+/// Tries one over so much of the prompt; its best times are kept, or its failure.
+fn try_out(
+    track: &Track<'_>,
+    trial: &mut Trial,
+    prompt: usize,
+    what: &str,
+) -> Result<(), BackendError> {
     let contender = &trial.measured.contender;
-    let mut runner = Runner::start(contender, track.task, track.interrupt, track.timeout)?;
-    runner.run(track.task, &Extent::Touch)?;
-    for _ in 0..TRIAL_RUNS {
-        let ran = runner.run(track.task, &Extent::Trial(TRIAL_TOKENS))?;
-        let prefill = ran.prefill_ns as f64;
-        trial.prefill_ns = Some(trial.prefill_ns.map_or(prefill, |best| best.min(prefill)));
-        if let Some(step) = step_ns(&ran) {
-            trial.step_ns = Some(trial.step_ns.map_or(step, |best| best.min(step)));
-        }
-        let took = prefill + ran.step_ns.iter().map(|&ns| ns as f64).sum::<f64>();
-        if took >= LONG_NS {
-            break;
+    (track.tell)(&format!("{} {what}", contender.label()));
+    let times = match track.task.cold {
+        true => starts(track, contender),
+        false => runs(track, contender, prompt),
+    };
+    match times {
+        Ok(times) => trial.times = trial.times.least(times),
+        Err(BackendError::Interrupted) => return Err(BackendError::Interrupted),
+        Err(failure) => {
+            trial.times = Times::default();
+            trial.measured.failure = Some(failure);
         }
     }
     Ok(())
 }
 
-fn choose(trials: Vec<Trial>) -> Vec<Measured> {
-    let fastest = |of: fn(&Trial) -> Option<f64>| {
+/// Runs in one process.
+fn runs(track: &Track<'_>, contender: &Contender, prompt: usize) -> Result<Times, BackendError> {
+    let task = track.task;
+    let mut runner = Runner::start(contender, task, track.interrupt, track.timeout)?;
+    runner.run(task, &Extent::Touch)?;
+    let mut times = Times::default();
+    for _ in 0..TRIAL_RUNS {
+        let output = TRIAL_TOKENS;
+        let ran = runner.run(task, &Extent::Trial { prompt, output })?;
+        times = times.least(Times {
+            prefill: Some(ran.prefill_ns as f64),
+            step: step_ns(&ran),
+            first_token: None,
+        });
+        if run_ns(&ran) >= LONG_NS {
+            break;
+        }
+    }
+    Ok(times)
+}
+
+/// Processes, each up to its first token. The first may have to fetch the file from the disk.
+fn starts(track: &Track<'_>, contender: &Contender) -> Result<Times, BackendError> {
+    let mut times = Times::default();
+    for _ in 0..2 {
+        let mut runner = Runner::start(contender, track.task, track.interrupt, track.timeout)?;
+        let ran = runner.run(track.task, &Extent::Timed)?;
+        let start = runner.start.as_nanos() as f64;
+        times = times.least(Times {
+            first_token: Some(start + first_token_ns(&ran)),
+            ..Times::default()
+        });
+    }
+    Ok(times)
+}
+
+fn choose(trials: Vec<Trial>, sought: &[Metric]) -> Vec<Measured> {
+    let fastest = |metric: Metric| {
         let timed = trials.iter().enumerate();
-        let timed = timed.filter_map(|(at, trial)| Some((at, of(trial)?)));
+        let timed = timed.filter_map(|(at, trial)| Some((at, trial.times.of(metric)?)));
         let least = timed.min_by(|(_, a), (_, b)| a.total_cmp(b));
         least.map(|(at, _)| at)
     };
-    let prefill = fastest(|trial| trial.prefill_ns);
-    let decode = fastest(|trial| trial.step_ns);
+    let best: Vec<(Metric, Option<usize>)> = sought
+        .iter()
+        .map(|&metric| (metric, fastest(metric)))
+        .collect();
     let mut chosen = Vec::new();
     for (at, trial) in trials.into_iter().enumerate() {
         let mut measured = trial.measured;
-        for (phase, best) in [("prefill", prefill), ("decode", decode)] {
-            if best == Some(at) {
-                measured.best_for.push(phase);
-            }
-        }
+        let won = best.iter().filter(|(_, best)| *best == Some(at));
+        measured.best_for = won.map(|(metric, _)| metric.name()).collect();
         if !measured.best_for.is_empty() || measured.failure.is_some() {
             chosen.push(measured);
         }
@@ -141,7 +296,9 @@ fn choose(trials: Vec<Trial>) -> Vec<Measured> {
 mod tests {
     use super::*;
 
-    fn trial(config: &str, prefill_ns: Option<f64>, step_ns: Option<f64>) -> Trial {
+    const BOTH: [Metric; 2] = [Metric::Prefill, Metric::Decode];
+
+    fn trial(config: &str, prefill: Option<f64>, step: Option<f64>) -> Trial {
         let contender = Contender {
             backend: "b".into(),
             engine: "b".into(),
@@ -155,13 +312,16 @@ mod tests {
         };
         Trial {
             measured: Measured::new(contender, Vec::new()),
-            prefill_ns,
-            step_ns,
+            times: Times {
+                prefill,
+                step,
+                first_token: None,
+            },
         }
     }
 
     fn chosen(trials: Vec<Trial>) -> Vec<(String, Vec<&'static str>)> {
-        let all = choose(trials);
+        let all = choose(trials, &BOTH);
         all.into_iter()
             .map(|m| (m.contender.config, m.best_for))
             .collect()
@@ -181,18 +341,60 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_sought_is_chosen_for() {
+        let trials = vec![
+            trial("a", Some(3.0), Some(1.0)),
+            trial("b", Some(2.0), Some(2.0)),
+        ];
+        let all = choose(trials, &[Metric::Prefill]);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].contender.config, "b");
+        assert_eq!(all[0].best_for, ["prefill"]);
+        let mut quick = trial("a", None, None);
+        quick.times.first_token = Some(5.0);
+        let all = choose(vec![quick, trial("b", None, None)], &[Metric::Ttft]);
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].best_for, ["ttft"]);
+    }
+
+    #[test]
     fn close_trials_are_run_again() {
-        let trials = [
+        let mut trials = [
             trial("a", Some(100.0), Some(10.0)),
             trial("b", Some(110.0), Some(20.0)),
             trial("c", Some(130.0), Some(21.0)),
             trial("d", None, None),
         ];
-        assert_eq!(near(&trials), [0, 1]);
-        assert_eq!(near(&trials[1..]), [0, 1]);
-        assert!(near(&trials[3..]).is_empty());
+        assert_eq!(near(&trials, &BOTH), [0, 1]);
+        assert!(near(&trials, &[Metric::Decode]).is_empty());
+        assert_eq!(near(&trials[1..], &BOTH), [0, 1]);
+        assert!(near(&trials[3..], &BOTH).is_empty());
+        for trial in &mut trials {
+            trial.times.prefill = trial.times.prefill.map(|ns| ns * 1e8);
+        }
+        assert!(near(&trials, &BOTH).is_empty());
         assert_eq!(least(Some(2.0), None), Some(2.0));
         assert_eq!(least(Some(2.0), Some(1.0)), Some(1.0));
+    }
+
+    #[test]
+    fn the_fastest_with_and_without_flash_attention_are_finalists() {
+        let with = |config, attention: bool, prefill, step| {
+            let mut trial = trial(config, Some(prefill), Some(step));
+            let options = &mut trial.measured.contender.options;
+            options.insert("flash_attention".to_owned(), attention.into());
+            trial
+        };
+        let trials = [
+            with("a", true, 1.0, 3.0),
+            with("b", true, 2.0, 2.0),
+            with("c", false, 4.0, 5.0),
+            with("d", false, 3.0, 6.0),
+        ];
+        assert_eq!(finalists(&trials, &[Metric::Prefill]), [0, 3]);
+        assert_eq!(finalists(&trials, &BOTH), [0, 1, 2, 3]);
+        let plain = [trial("a", Some(2.0), None), trial("b", Some(1.0), None)];
+        assert_eq!(finalists(&plain, &BOTH), [1]);
     }
 
     #[test]

@@ -19,8 +19,25 @@ pub struct ModelFacts {
     layer_multiply_adds: u64,
     /// Multiply-adds of the output matrix, once a prompt.
     output_multiply_adds: u64,
-    /// Of each layer: elements of a position's keys and values, and the window.
-    layers: Vec<([usize; 2], Option<u64>)>,
+    /// What attention costs in each layer.
+    layers: Vec<Attention>,
+}
+
+/// What attention costs in a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attention {
+    /// Elements of a position's keys and values.
+    elements: [usize; 2],
+    /// Multiply-adds of a query's heads with one position.
+    multiply_adds: u64,
+    /// Positions that are looked back at, if not all.
+    window: Option<u64>,
+}
+
+impl Attention {
+    fn seen(self, depth: u64) -> u64 {
+        self.window.map_or(depth, |window| depth.min(window))
+    }
 }
 
 fn matrices(layer: &LayerTensors) -> [TensorId; 7] {
@@ -43,8 +60,12 @@ impl ModelFacts {
         };
         let of_layers = || tensors.layers.iter().flat_map(matrices);
         let layers = spec.layers.iter().map(|layer| {
-            let elements = [layer.k_dim(), layer.v_dim()];
-            (elements, layer.window.map(|window| window as u64))
+            let dims = layer.head_dim_k + layer.head_dim_v;
+            Attention {
+                elements: [layer.k_dim(), layer.v_dim()],
+                multiply_adds: (layer.n_head * dims) as u64,
+                window: layer.window.map(|window| window as u64),
+            }
         });
         Ok(ModelFacts {
             file_bytes: gguf.file_bytes(),
@@ -58,14 +79,21 @@ impl ModelFacts {
     /// Bytes of cache that a decode step reads with `depth` positions cached as `types` of keys
     /// and values.
     pub fn cache_bytes_per_token(&self, depth: u64, types: [CacheType; 2]) -> u64 {
-        let seen = |window: Option<u64>| window.map_or(depth, |window| depth.min(window));
         let bytes = |elements: [usize; 2]| -> u64 {
             let parts = types.into_iter().zip(elements);
             parts.map(|(ty, n)| ty.bytes(n).unwrap_or(0) as u64).sum()
         };
         let layers = self.layers.iter();
         layers
-            .map(|&(elements, window)| bytes(elements) * seen(window))
+            .map(|layer| bytes(layer.elements) * layer.seen(depth))
+            .sum()
+    }
+
+    /// Operations (two a multiply-add) of one token's attention with `depth` positions cached.
+    pub fn attention_operations(&self, depth: u64) -> u64 {
+        let layers = self.layers.iter();
+        layers
+            .map(|layer| 2 * layer.multiply_adds * layer.seen(depth))
             .sum()
     }
 
@@ -102,6 +130,9 @@ mod tests {
         assert_eq!(bytes(100, half), (20 + 20 + 100) * position);
         let mixed = [CacheType::Q8_0, CacheType::F32];
         assert_eq!(bytes(7, mixed), 3 * 7 * 128 / 32 * (34 + 128));
+        // 4 query heads.
+        let position = 2 * 4 * 2 * 128;
+        assert_eq!(facts.attention_operations(100), (20 + 20 + 100) * position);
         assert_eq!(
             facts.file_bytes,
             std::fs::metadata(file.path()).unwrap().len()

@@ -1,11 +1,11 @@
 //! The measuring itself: contenders take turns, run by run.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::backend::{BackendError, Contender};
 use super::super::protocol::{Loaded, Ran};
-use super::task::{Extent, Runner, Task};
+use super::task::{Extent, Runner, Task, run_ns};
 use crate::cli::interrupt::Interrupt;
 
 /// What was measured of one contender.
@@ -62,6 +62,9 @@ pub struct Track<'a> {
     pub task: &'a Task,
     /// Timed runs of each contender.
     pub repetitions: usize,
+    /// What they may take, all contenders' together: no third round is begun that would end later,
+    /// and no second one that takes twice as long by itself.
+    pub budget: Option<Duration>,
     /// The longest wait for an answer.
     pub timeout: Duration,
     /// Ctrl-C.
@@ -91,7 +94,18 @@ impl Track<'_> {
             (self.tell)(&format!("{} warming up", measured.contender.label()));
             runners.push(settle(measured, |measured| self.warm_up(measured))?);
         }
-        for round in 0..self.repetitions {
+        let begun = Instant::now();
+        let spent = count_observed(contenders, self.task.cold);
+        let first = contenders
+            .iter()
+            .map(|one| one.rounds.len())
+            .max()
+            .unwrap_or(0);
+        for round in first..self.repetitions {
+            let elapsed = spent + begun.elapsed();
+            if is_over(self.budget, elapsed, round) {
+                break;
+            }
             // The one who went first goes last the next time: drift favours nobody.
             let mut order: Vec<usize> = (0..contenders.len()).collect();
             if round % 2 == 1 {
@@ -126,6 +140,10 @@ impl Track<'_> {
         });
         let path = self.traces.zip(name.as_ref());
         let path = path.map(|((folder, _), name)| folder.join(name));
+        if !self.task.cold {
+            // So that the observed run can count, should it be a long one.
+            runner.run(self.task, &Extent::Touch)?;
+        }
         let observed = runner.run(self.task, &Extent::Observed(path))?;
         if !self.task.cold {
             measured.loads.push(start_of(&runner));
@@ -160,6 +178,35 @@ impl Track<'_> {
     }
 }
 
+/// Whether another round, as long as those before it, would go beyond the budget: twice the budget,
+/// where it would be the second.
+fn is_over(budget: Option<Duration>, elapsed: Duration, rounds: usize) -> bool {
+    let next = elapsed / u32::try_from(rounds.max(1)).unwrap_or(u32::MAX);
+    match (budget, rounds) {
+        (None, _) | (_, 0) => false,
+        (Some(budget), 1) => next > 2 * budget,
+        (Some(budget), _) => elapsed + next > budget,
+    }
+}
+
+/// An observed run of so many nanoseconds is as good as a timed one: what is kept of its tokens is
+/// kept between the times, and what was cold at its start is a small part of it.
+pub const LONG_NS: f64 = 20e9;
+
+/// Where runs are long, makes the observed ones the first round; tells what that took.
+fn count_observed(contenders: &mut [Measured], cold: bool) -> Duration {
+    let all = contenders.iter().filter_map(|one| one.observed.as_ref());
+    let longest = all.clone().map(run_ns).fold(0.0, f64::max);
+    if cold || longest < LONG_NS {
+        return Duration::ZERO;
+    }
+    let spent = all.map(run_ns).sum::<f64>();
+    for one in contenders {
+        one.rounds.push(one.observed.clone());
+    }
+    Duration::from_nanos(spent as u64)
+}
+
 fn start_of(runner: &Runner) -> Start {
     Start {
         load_ns: runner.loaded.load_ns,
@@ -180,5 +227,21 @@ fn settle<T>(
             measured.failure = Some(failure);
             Ok(None)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_ends_rounds_and_a_long_one_is_the_only() {
+        let seconds = Duration::from_secs;
+        let over = |elapsed, rounds| is_over(Some(seconds(60)), seconds(elapsed), rounds);
+        assert!(!over(1000, 0));
+        assert!(!over(120, 1) && over(121, 1));
+        assert!(!over(40, 2) && over(41, 2));
+        assert!(!over(45, 3) && over(46, 3));
+        assert!(!is_over(None, seconds(1000), 5));
     }
 }

@@ -8,6 +8,7 @@ mod args;
 mod assemble;
 mod bar;
 mod choose;
+mod estimate;
 mod facts;
 mod measure;
 mod phases;
@@ -33,7 +34,7 @@ use super::limits::{self, MachineLimits};
 use super::machine_info::MachineInfo;
 use super::records::{Record, RecordFile, Status, read_records, run_id};
 use super::report::{self, Format, Metric};
-use super::workload::{Lane, Library, Workload};
+use super::workload::{Lane, Library, ProcessRule, Workload};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::message::tell;
 
@@ -53,6 +54,7 @@ struct Bench<'a> {
     interrupt: Interrupt,
     run_id: String,
     bar: Bar,
+    known: choose::Known,
 }
 
 /// Runs what the flags ask for.
@@ -91,11 +93,24 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
             "no selected workload has the lane {lane}"
         )));
     }
-    let interrupt = Interrupt::install().map_err(BenchError::Streams)?;
     // What is wrong with any of them shows before hours of measuring.
+    let (mut all, mut tried) = (0.0, BTreeSet::new());
     for workload in &workloads {
-        Subject::prepare(&library, workload, |_| ())?;
+        let subject = Subject::prepare(&library, workload, |_| ())?;
+        for lane in plan::lanes(args, workload) {
+            let seconds = plan::seconds(args, &subject, lane, &references, &machine, &mut tried);
+            all += seconds;
+            if args.dry_run {
+                tell(&format!("{} {lane}: {seconds:.0} s", workload.id));
+            }
+        }
     }
+    let count = pairings.len();
+    tell(&format!("{count} measurements: {}", estimate::words(all)));
+    if args.dry_run {
+        return Ok(());
+    }
+    let interrupt = Interrupt::install().map_err(BenchError::Streams)?;
     let run_id = run_id();
     let output = args.output.as_deref();
     let file = output
@@ -111,6 +126,7 @@ pub fn run(args: &RunArgs) -> Result<(), BenchError> {
         args,
         library: &library,
         bar: Bar::new(expected_runs(args, &references, pairings.len())),
+        known: choose::Known::default(),
         machine,
         place,
         references,
@@ -176,7 +192,12 @@ fn show(args: &RunArgs, records: &[Record]) -> Result<(), BenchError> {
 fn line(pairing: &Pairing<'_>, records: &[Record]) -> String {
     let mut line = format!("{} {}:", pairing.workload.id, pairing.lane);
     for group in report::groups(records) {
-        for metric in [Metric::Prefill, Metric::Decode] {
+        let is_cold = pairing.workload.process == ProcessRule::Cold;
+        let metrics = match is_cold {
+            true => &[Metric::Ttft][..],
+            false => &[Metric::Prefill, Metric::Decode],
+        };
+        for &metric in metrics {
             let fastest = group.fastest(metric, None);
             if let Some(ratio) = fastest.and_then(|other| metric.ratio(other)) {
                 line += &format!(" {} {:.2}x", metric.name(), ratio.median);
@@ -244,6 +265,7 @@ impl Bench<'_> {
         let track = Track {
             task: &task,
             repetitions: self.args.runs.get(),
+            budget: self.args.budget.map(Duration::from_secs),
             timeout: Duration::from_secs(self.args.timeout),
             interrupt: &self.interrupt,
             traces: traces.map(Traces::place),
@@ -281,7 +303,7 @@ impl Bench<'_> {
     ) -> Result<Vec<Measured>, BenchError> {
         let all = plan::candidates(self.args, manifest, threads, &self.place, &self.machine);
         if self.args.reference_config == BEST {
-            return Ok(choose::fastest(track, all)?);
+            return Ok(choose::fastest(track, all, &self.known)?);
         }
         Ok(all
             .into_iter()

@@ -1,15 +1,21 @@
 //! From flags and manifests to tasks and contenders.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
 use super::super::BenchError;
 use super::super::backend::{BackendManifest, Contender, NONE, Place};
 use super::super::machine_info::MachineInfo;
+use super::super::report::Metric;
 use super::super::worker::{CACHE_TYPES, named_options, speculating};
 use super::super::workload::{
-    Lane, Library, ModelText, ProcessRule, Workload, WorkloadError, cache_folder, needed_context,
+    Lane, Library, ModelText, Phase, ProcessRule, Workload, WorkloadError, cache_folder,
+    needed_context,
 };
 use super::args::RunArgs;
+use super::choose::first_trial;
+use super::estimate::Plan;
 use super::facts::ModelFacts;
 use super::task::Task;
 
@@ -156,6 +162,8 @@ impl Subject {
             workload_id: workload.id.clone(),
             lane: "-",
             cold: workload.process == ProcessRule::Cold,
+            n_prompt,
+            sought: sought(workload),
         };
         Ok(Subject { task, facts })
     }
@@ -169,10 +177,54 @@ impl Subject {
     }
 }
 
+/// What a workload is about.
+fn sought(workload: &Workload) -> Vec<Metric> {
+    if workload.process == ProcessRule::Cold {
+        return vec![Metric::Ttft];
+    }
+    let both = vec![Phase::Prefill, Phase::Decode];
+    let phases = workload.phases.clone().unwrap_or(both);
+    let metric = |phase| match phase {
+        Phase::Prefill => Metric::Prefill,
+        Phase::Decode => Metric::Decode,
+    };
+    phases.into_iter().map(metric).collect()
+}
+
 /// The lanes of a workload that are to run.
 pub fn lanes(args: &RunArgs, workload: &Workload) -> Vec<Lane> {
     let wanted = |lane: &&Lane| args.lane.is_none_or(|only| only == **lane);
     workload.lanes.iter().filter(wanted).copied().collect()
+}
+
+/// Seconds that a workload takes in a lane, about. `tried` holds the first trials of those before it.
+pub fn seconds(
+    args: &RunArgs,
+    subject: &Subject,
+    lane: Lane,
+    references: &[BackendManifest],
+    machine: &MachineInfo,
+    tried: &mut BTreeSet<String>,
+) -> f64 {
+    let configs = |manifest: &BackendManifest| {
+        let configs = manifest.configs_of(&args.reference_config, &machine.cpu_flags);
+        configs.len()
+    };
+    let configurations: Vec<usize> = references.iter().map(configs).collect();
+    let task = &subject.task;
+    let threads = lane_threads(args, lane, machine);
+    let plan = Plan {
+        facts: &subject.facts,
+        n_prompt: task.n_prompt,
+        max_tokens: task.max_tokens,
+        threads,
+        cold: task.cold,
+        configurations: &configurations,
+        is_known: !tried.insert(first_trial(task, threads)),
+        runs: args.runs.get(),
+        budget: args.budget.map(Duration::from_secs),
+    };
+    plan.seconds()
 }
 
 /// The workloads that are to run: what is selected, or the published suite.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::super::backend::{Backend, BackendError, Contender};
 use super::super::protocol::{Loaded, Ran, Request, Run, StopRule};
+use super::super::report::Metric;
 use crate::cli::interrupt::Interrupt;
 
 /// What is run: one workload in one lane, the same for every contender.
@@ -36,6 +37,10 @@ pub struct Task {
     pub lane: &'static str,
     /// Every run has a process of its own.
     pub cold: bool,
+    /// Tokens of the prompt, for EMEL's tokenizer.
+    pub n_prompt: usize,
+    /// For what a reference's fastest configuration is sought.
+    pub sought: Vec<Metric>,
 }
 
 /// How much of a task a run does.
@@ -43,8 +48,13 @@ pub struct Task {
 pub enum Extent {
     /// A short prompt and few tokens: only to warm up.
     Touch,
-    /// The whole prompt and at most so many tokens: to choose between configurations.
-    Trial(usize),
+    /// The prompt's first tokens, and at most so many generated: to choose between configurations.
+    Trial {
+        /// Tokens of the prompt; all, if it has no more.
+        prompt: usize,
+        /// Tokens to generate.
+        output: usize,
+    },
     /// Everything, with checksums, and the trace in this file; its times do not count.
     Observed(Option<PathBuf>),
     /// Everything.
@@ -98,7 +108,10 @@ impl Runner {
                 let least = whole.map_or(TOUCH_PROMPT, |whole| whole.min(TOUCH_PROMPT));
                 (Some(least), task.max_tokens.min(TOUCH_TOKENS))
             }
-            Extent::Trial(most) => (whole, task.max_tokens.min(*most)),
+            Extent::Trial { prompt, output } => {
+                let cut = (*prompt < task.n_prompt).then_some(*prompt);
+                (cut.or(whole), task.max_tokens.min(*output))
+            }
             Extent::Observed(_) | Extent::Timed => (whole, task.max_tokens),
         };
         let trace = match extent {
@@ -137,4 +150,9 @@ pub fn step_ns(ran: &Ran) -> Option<f64> {
 /// Nanoseconds from the text to the first token.
 pub fn first_token_ns(ran: &Ran) -> f64 {
     ran.tokenize_ns.unwrap_or(0) as f64 + ran.prefill_ns as f64 + ran.first_token_ns as f64
+}
+
+/// Nanoseconds of prefill and all steps.
+pub fn run_ns(ran: &Ran) -> f64 {
+    ran.prefill_ns as f64 + ran.step_ns.iter().map(|&ns| ns as f64).sum::<f64>()
 }

@@ -16,7 +16,7 @@ use super::records::read::{for_each_line, syntax};
 use super::workload::Document;
 
 /// What can be checked: a document's `schema`, and the JSON Schema it must satisfy.
-pub const SCHEMAS: [(&str, &str); 6] = [
+pub const SCHEMAS: [(&str, &str); 7] = [
     (
         "emel-bench/v1",
         include_str!("../../../benchdata/schema/emel-bench-v1.schema.json"),
@@ -32,6 +32,10 @@ pub const SCHEMAS: [(&str, &str); 6] = [
     (
         "emel-backend/v1",
         include_str!("../../../benchdata/schema/emel-backend-v1.schema.json"),
+    ),
+    (
+        "emel-targets/v1",
+        include_str!("../../../benchdata/schema/emel-targets-v1.schema.json"),
     ),
     (
         "emel-compare/v1",

@@ -50,6 +50,9 @@ pub struct Workload {
     /// Names of the suites it belongs to. Every workload belongs to `full`, which no manifest
     /// names.
     pub suites: Vec<String>,
+    /// What it is about: a reference's fastest configuration is sought for these phases, and no
+    /// ratio of others is shown. By default both; of a cold process the time to the first token.
+    pub phases: Option<Vec<Phase>>,
     /// Tokens of context; by default as many as the prompt and `max_tokens` need.
     pub n_ctx: Option<usize>,
 }
@@ -63,6 +66,16 @@ pub enum Formatter {
     /// As a user's one turn, through the model's own chat template, the opening of the answer
     /// included. EMEL renders it for every engine, so that all are fed the same text.
     Template,
+}
+
+/// A phase of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The prompt through the model.
+    Prefill,
+    /// Generated tokens after the first.
+    Decode,
 }
 
 /// How a token is chosen.
@@ -214,6 +227,14 @@ impl Workload {
         }
         if has_twice(&self.lanes) {
             return fail("lanes", "names a lane twice".to_owned());
+        }
+        if let Some(phases) = &self.phases
+            && (phases.is_empty() || has_twice(phases))
+        {
+            return fail(
+                "phases",
+                "must name each phase once, at least one".to_owned(),
+            );
         }
         if self.comparable_reason.trim().is_empty() {
             return fail("comparable_reason", "must say why (or why not)".to_owned());

@@ -20,7 +20,7 @@ pub use digests::{cache_folder, sha256_cached};
 pub use document::Document;
 pub use error::WorkloadError;
 pub use library::{Library, LibraryArgs};
-pub use manifest::{Formatter, Lane, ProcessRule, Sampling, WORKLOAD_SCHEMA, Workload};
+pub use manifest::{Formatter, Lane, Phase, ProcessRule, Sampling, WORKLOAD_SCHEMA, Workload};
 pub use models::{MODELS_SCHEMA, ModelEntry, ModelKind, SynthRecipe};
 pub use prompt::{ModelText, needed_context, read_prompt};
 pub use select::Selection;

@@ -100,6 +100,11 @@ fn a_manifest_is_read_as_it_is_written() {
 /// What is replaced in the manifest, and what the error then says.
 const FAULTS: &[(&str, &str, &[&str])] = &[
     (
+        "\"n_ctx\": null",
+        "\"phases\": []",
+        &["v1.json:17: phases: must name each phase once"],
+    ),
+    (
         "v1\",\n  \"id",
         "v2\",\n  \"id",
         &["v1.json:2: schema: must be \"emel-workload/v1\""],
@@ -328,7 +333,9 @@ fn selections_name_ids_patterns_suites_and_models() {
     assert_eq!(
         published,
         [
+            "gemma3_270m_cold_start_prompt_40_max_tokens_1_v1",
             "gemma3_270m_decode_max_tokens_128_v1",
+            "gemma3_270m_prompt_4096_max_tokens_16_v1",
             "gemma3_270m_prompt_512_max_tokens_16_v1"
         ]
     );
@@ -339,7 +346,7 @@ fn selections_name_ids_patterns_suites_and_models() {
         ),
         (
             chosen(&[], &["daily"], &[]),
-            "no suite is called `daily`; there are: cold, full, hello",
+            "no suite is called `daily`; there are: cold, curves, full, hello",
         ),
         (
             chosen(&[], &[], &["gpt"]),

@@ -9,7 +9,6 @@ mod page;
 mod pairs;
 mod plot;
 mod replay;
-mod scale;
 mod svg;
 mod tensors;
 mod text;

@@ -1,6 +1,7 @@
 //! A report in words, before it is text or Markdown.
 
 use crate::bench::report::{Align, Grid};
+use crate::plot::printable;
 
 /// Blocks, from the top.
 #[derive(Debug, Default)]
@@ -129,20 +130,6 @@ impl From<&str> for Rich {
     fn from(text: &str) -> Self {
         Rich::default().plain(text)
     }
-}
-
-/// A text from elsewhere with everything escaped that a terminal would obey or that would not be
-/// seen: names of engines and errors of backends are not ours.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '"' | '\'' | '\\' => out.push(letter),
-            _ => out.extend(letter.escape_debug()),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A plot of letters: bars of Braille dots over positions, on a logarithmic scale.
 
 use super::number::short;
-use super::scale::Scale;
+use crate::plot::Scale;
 
 /// Lines of the bars, four dots each.
 const ROWS: usize = 8;

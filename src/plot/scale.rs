@@ -1,4 +1,4 @@
-//! A logarithmic axis.
+//! Axes: logarithmic, and linear from 0.
 
 /// The range of an axis: 0 and less lie at its foot, infinity and what is no number at its head.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -69,6 +69,49 @@ impl Scale {
     }
 }
 
+/// A linear axis from 0 to a round number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Linear {
+    /// Its end, a multiple of the step.
+    pub high: f64,
+    /// From one label to the next: 1, 2 or 5 times a power of ten.
+    pub step: f64,
+}
+
+impl Linear {
+    /// An axis that holds these values with at most `most` labels after the first; none when none
+    /// of them is a positive number.
+    #[must_use]
+    pub fn of(values: impl Iterator<Item = f64>, most: usize) -> Option<Self> {
+        let Scale { high, .. } = Scale::of(values)?;
+        let rough = high / most.max(1) as f64;
+        let power = 10f64.powf(rough.log10().floor());
+        let factors = [1.0, 2.0, 5.0, 10.0];
+        let step = factors.into_iter().map(|factor| factor * power);
+        let step = step.clone().find(|step| *step >= rough * (1.0 - 1e-9));
+        let step = step.unwrap_or(10.0 * power);
+        let steps = (high / step - 1e-9).ceil().max(1.0);
+        Some(Linear {
+            high: steps * step,
+            step,
+        })
+    }
+
+    /// How far along the axis a value lies, from 0 to 1.
+    #[must_use]
+    pub fn place(self, value: f64) -> f64 {
+        let share = (value / self.high).clamp(0.0, 1.0);
+        if share.is_nan() { 1.0 } else { share }
+    }
+
+    /// The values to label.
+    #[must_use]
+    pub fn ticks(self) -> Vec<f64> {
+        let count = (self.high / self.step).round() as usize;
+        (0..=count).map(|at| at as f64 * self.step).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +162,18 @@ mod tests {
             [1e-4, 1e-1, 1e2]
         );
         assert_eq!(one.ticks(8), [1.0, 10.0]);
+    }
+
+    #[test]
+    fn linear_axes_begin_at_0_and_end_at_round_numbers() {
+        let of = |high: f64| Linear::of([1.0, high, f64::NAN].into_iter(), 8).unwrap();
+        let axis = of(16_384.0);
+        assert_eq!((axis.high, axis.step), (20_000.0, 5000.0));
+        assert_eq!(axis.ticks(), [0.0, 5000.0, 10_000.0, 15_000.0, 20_000.0]);
+        assert_eq!((of(8.0).step, of(8.0).high), (1.0, 8.0));
+        assert_eq!((of(9.0).step, of(9.0).high), (2.0, 10.0));
+        let places = [-1.0, 0.0, 5000.0, 1e9, f64::NAN].map(|value| axis.place(value));
+        assert_eq!(places, [0.0, 0.0, 0.25, 1.0, 1.0]);
+        assert_eq!(Linear::of([0.0].into_iter(), 8), None);
     }
 }
