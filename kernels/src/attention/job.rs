@@ -3,7 +3,9 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::kernels::{FinishArgs, MergeAllArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span, WidenArgs};
+use super::kernels::{
+    FinishArgs, MergeAllArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span, WidenArgs,
+};
 use super::products::{ScoresArgs, ValuesArgs};
 use super::workspace::{Scratch, TILE_QUERIES, lane_vectors};
 use super::{AttentionWorkspace, BLOCK, LayerCache, QUERIES};
