@@ -100,7 +100,7 @@ fn scores_tile<S: Simd, E: Element, const N: usize, const P: usize>(
             while d < end {
                 // As many lines as the row itself has.
                 for line in 0..size_of::<E::Of>() {
-                    s.prefetch(ahead.line(size_of::<E::Of>() * d + line));
+                    s.prefetch_far(ahead.line(size_of::<E::Of>() * d + line));
                 }
                 let row = &keys[d];
                 let q: &[f32; N] = args.panel[d * n + query..]
@@ -264,7 +264,7 @@ fn values_tile<S: Simd, E: Element, const N: usize, const P: usize>(
         // the keys of the next, where keys and values are of one size.
         let lines = (P * size_of::<E::Of>()).div_ceil(4);
         for line in 0..lines {
-            s.prefetch(ahead.line((first / P * BLOCK + p) * lines + line));
+            s.prefetch_far(ahead.line((first / P * BLOCK + p) * lines + line));
         }
         let row: &[[E::Of; 16]; P] = v.numbers[p * vectors + first..]
             .first_chunk()

@@ -168,6 +168,7 @@ impl<P: Products> Simd for Ymm<P> {
 
     instructions! {
         fn prefetch(p: *const u8) -> () { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+        fn prefetch_far(p: *const u8) -> () { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
         fn splat(x: f32) -> F { [_mm256_set1_ps(x); 2] }
         fn load(from: &[f32; 16]) -> F {
             [_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8))]

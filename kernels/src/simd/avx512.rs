@@ -51,6 +51,7 @@ impl Simd for Avx512 {
 
     instructions! {
         fn prefetch(p: *const u8) -> () { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+        fn prefetch_far(p: *const u8) -> () { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
         fn splat(x: f32) -> __m512 { _mm512_set1_ps(x) }
         fn load(from: &[f32; 16]) -> __m512 { _mm512_loadu_ps(from.as_ptr()) }
         fn store(v: __m512, to: &mut [f32; 16]) -> () { _mm512_storeu_ps(to.as_mut_ptr(), v) }

@@ -104,6 +104,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
 
     /// Asks for the cache line at `p` to be brought near. `p` may point anywhere.
     fn prefetch(self, p: *const u8);
+    /// Asks for the cache line at `p` to be brought to the second cache, which takes more requests
+    /// at a time than the first: for what is thousands of cycles away. `p` may point anywhere.
+    fn prefetch_far(self, p: *const u8);
 
     // ---- f32: each operation is the IEEE-754 one, rounding to nearest even ----
 

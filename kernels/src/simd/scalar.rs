@@ -97,6 +97,8 @@ impl Simd for Scalar {
 
     #[inline(always)]
     fn prefetch(self, _: *const u8) {}
+    #[inline(always)]
+    fn prefetch_far(self, _: *const u8) {}
 
     #[inline(always)]
     fn splat(self, x: f32) -> [f32; 16] {
