@@ -132,7 +132,7 @@ impl Activations {
     /// There is not enough memory.
     pub fn new(max_tokens: usize, max_k: usize) -> Result<Activations, AllocError> {
         let too_many = AllocError { bytes: usize::MAX };
-        // Every tile size divides 8, so this holds the padded tiles of each.
+        // Every tile size of these layouts divides 8, so this holds the padded tiles of each.
         let padded = max_tokens.checked_next_multiple_of(8).ok_or(too_many)?;
         let blocks = |len: usize| max_k.div_ceil(len).checked_mul(padded).ok_or(too_many);
         let tiles = max_tokens.div_ceil(TILE_TOKENS);

@@ -135,7 +135,7 @@ pub(super) fn verify<P: Pass>(
 ) -> Result<(), EngineError> {
     let n_past = engine.memory.n_past();
     pass::<P>(engine, tokens, pool)?;
-    head::run::<P>(engine, 0..tokens.len(), pool)?;
+    let result = head::run::<P>(engine, 0..tokens.len(), pool);
     engine.memory.truncate(n_past + 1);
-    Ok(())
+    result
 }

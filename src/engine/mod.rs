@@ -59,7 +59,7 @@ pub struct Engine {
     routes: RoutePolicy,
     /// Hears every event and sees every tensor.
     observer: Box<dyn Observer>,
-    /// The row of the residual stream that holds the last token.
+    /// The row of the residual stream that holds the last token that passed.
     last_row: usize,
     /// The row of the workspace's logits that the next token is selected from.
     logits_row: usize,

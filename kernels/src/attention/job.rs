@@ -448,11 +448,11 @@ impl<R: CacheReading> Job for AttentionJob<'_, R> {
             )
         };
         while let Some(item) = part.claim_one(tiles * n_kv_heads) {
-            // The last tokens see the most positions: they come first, so that no lane begins
-            // the longest piece when the others are about to end.
-            let first = (tiles - 1 - item / n_kv_heads) * self.tile;
+            // The last tokens see the most positions: of each head they come first, so that no
+            // lane begins the longest piece when the others are about to end.
+            let first = (tiles - 1 - item % tiles) * self.tile;
             let tokens = first..plan.tokens.min(first + self.tile);
-            self.run_tile(item % n_kv_heads, tokens, &mut scratch);
+            self.run_tile(item / tiles, tokens, &mut scratch);
         }
     }
 }

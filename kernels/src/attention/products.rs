@@ -260,8 +260,8 @@ fn values_tile<S: Simd, E: Element, const N: usize, const P: usize>(
     }
     let mut p = span.from;
     while p < span.to.min(BLOCK) {
-        // Spread over the tiles of a block, this asks for as much as the block's values are:
-        // the keys of the next, where keys and values are of one size.
+        // Spread over the tiles of a block, this asks for about as much as the block's values are
+        // (more where few vectors pass at once): the keys of the next, where both are of one size.
         let lines = (P * size_of::<E::Of>()).div_ceil(4);
         for line in 0..lines {
             s.prefetch_far(ahead.line((first / P * BLOCK + p) * lines + line));

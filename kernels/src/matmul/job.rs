@@ -177,7 +177,8 @@ impl sealed::Sealed for TileWide {
                 x: groups.x,
                 acc: &mut lane.acc[..range.len() * tokens],
                 panel: lane.panel,
-                out: Outputs::new(groups.out, groups.matrix.rows(), first),
+                // SAFETY: the groups are claimed.
+                out: unsafe { Outputs::new(groups.out, groups.matrix.rows(), first) },
             };
             // SAFETY: the matrix was made with `Kernels`, so the processor has the level; the
             // groups are claimed.

@@ -21,7 +21,11 @@ pub(crate) struct Outputs<'a> {
 
 impl<'a> Outputs<'a> {
     /// The outputs of the groups from `first` on in `out`, `[tokens, rows]`.
-    pub(super) fn new(out: &'a Disjoint<'a, f32>, rows: usize, first: usize) -> Outputs<'a> {
+    ///
+    /// # Safety
+    ///
+    /// - This lane has claimed the groups, and nobody else writes their columns meanwhile.
+    pub(super) unsafe fn new(out: &'a Disjoint<'a, f32>, rows: usize, first: usize) -> Outputs<'a> {
         Outputs { out, rows, first }
     }
 

@@ -30,6 +30,7 @@ use flag::{Act, Flag};
 use value::Text;
 
 use super::escape::process_escapes;
+use crate::engine::SpeculationPolicy;
 
 /// What a command line comes to.
 #[derive(Debug)]
@@ -251,9 +252,10 @@ fn finish(config: &mut RunConfig) -> Result<(), UsageError> {
     if config.n_ubatch == 0 || config.n_ubatch > config.n_batch {
         config.n_ubatch = config.n_batch;
     }
-    if let (Some(least), Some(most)) = (config.draft_min, config.draft_max)
-        && least > most
-    {
+    let drafts = SpeculationPolicy::default();
+    let least = config.draft_min.unwrap_or(drafts.draft_min as u32);
+    let most = config.draft_max.unwrap_or(drafts.draft_max as u32);
+    if config.draft_min.is_some() && least > most {
         return Err(UsageError::Conflict(format!(
             "--draft-min {least} is more than --draft-max {most}"
         )));

@@ -564,6 +564,7 @@ fn drafts_are_off_until_asked_for() {
     assert!(c.notes.is_empty());
     assert_eq!(run(&["--draft-n", "3"]).notes.len(), 1);
     assert!(refusal(&["--spec-type", "eagle"]).contains("ngram-simple"));
+    assert!(refusal(&["--draft-min", "99"]).contains("99 is more than --draft-max 16"));
     let crossed = refusal(&["--draft-min", "9", "--draft-max", "8"]);
     assert!(
         crossed.contains("9 is more than --draft-max 8"),

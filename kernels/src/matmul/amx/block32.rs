@@ -147,6 +147,10 @@ pub(super) unsafe fn wide<F: Block32>(args: WideArgs<'_>) {
 }
 
 /// All visits of a run: one function for all formats with minimums, and one for those without.
+///
+/// # Safety
+///
+/// - The processor has AVX-512's level; the pass's places are this lane's, for all its tokens.
 #[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 unsafe fn run_all<H: Shape>(pass: Pass<'_>, groups: usize, len: usize) {
@@ -289,7 +293,8 @@ impl<'a> Pass<'a> {
         behind: &Behind<'_>,
     ) {
         let (s, tiles) = (self.s, self.tiles);
-        let Work { panels, sums, .. } = &mut *self.work;
+        // (Places point into the rest of it.)
+        let (panels, sums) = (&self.work.panels, &mut self.work.sums);
         let sums = &mut sums[parity];
         // SAFETY: a full tile to sixteen rows of 64 bytes.
         unsafe { store_last::<G, B>(tiles, sums) };
@@ -311,7 +316,8 @@ impl<'a> Pass<'a> {
     ) {
         const { assert!(matches!(G, 1 | 2) && matches!(B, 1 | 2 | 4)) };
         let (s, tiles) = (self.s, self.tiles);
-        let Work { panels, sums, .. } = &mut *self.work;
+        // (Places point into the rest of it.)
+        let (panels, sums) = (&self.work.panels, &mut self.work.sums);
         let [even, odd] = sums;
         let (sums, sums_behind) = if parity == 0 {
             (even, odd)

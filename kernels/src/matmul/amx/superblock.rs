@@ -141,6 +141,10 @@ pub(super) unsafe fn wide<F: OnTiles>(args: WideArgs<'_>) {
 }
 
 /// All tiles of tokens: one function for all formats of a shape.
+///
+/// # Safety
+///
+/// - The processor has AVX-512's level; the pass's places are this lane's, for all its tokens.
 #[inline(never)]
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 unsafe fn run_all<D: Digits, H: Shape>(mut pass: Pass<'_>, count: usize, n_tiles: usize) {
@@ -248,7 +252,7 @@ impl<'a> Pass<'a> {
                 let tokens = TILE_TOKENS * (first + T * unit);
                 let tokens = tokens..tokens + TILE_TOKENS * T;
                 for weights in self.weights_ahead {
-                    weights.ask(G * unit + g);
+                    weights.ask(G * (first / 2 + unit) + g);
                 }
                 let place = self.places.of(g, tokens, (true, true));
                 // The last step loads for one that does not come.
@@ -316,7 +320,8 @@ impl<'a> Pass<'a> {
     ) {
         const { assert!(T == 1 || T == 2) };
         let (s, tiles) = (self.s, self.tiles);
-        let Work { panels, sums, .. } = &mut *self.work;
+        // (Places point into the rest of it.)
+        let (panels, sums) = (&self.work.panels, &mut self.work.sums);
         let (panel, panel_next) = (&panels[now.panel], &panels[next.panel]);
         let (x0, x1) = (now.x[0], now.x[T - 1]);
         let two = D::TWO;
