@@ -17,7 +17,7 @@ usage: scripts/curves.sh [--from FILE] [--no-docs] [EMEL-BENCH-RUN-ARGUMENT...]
   --no-docs     draw into bench-results/curves and leave docs/ as it is
 
 Other arguments go to \`emel-bench run\`, for example: scripts/curves.sh --no-docs -n 1 --model smollm2_135m
-Records go to bench-results/curves.jsonl. On two cores it takes about 25 minutes; both runs say at
+Records go to bench-results/curves.jsonl. On two cores it takes about a quarter of an hour; both runs say at
 their beginning how long they will take, and with --dry-run nothing else.
 TEXT
 }
