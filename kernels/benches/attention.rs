@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use emel_kernels::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
     AttentionWorkspace, CacheShape, CacheType, Direct, Kernels, Lanes, LayerCache, Level,
-    StoreKvJob, Widened, parallel, serial,
+    StoreKvJob, Repacked, parallel, serial,
 };
 
 struct Model {
@@ -164,7 +164,7 @@ fn prefill(c: &mut Criterion) {
             group.bench_function(BenchmarkId::new("1 lane", kernels.level()), |b| {
                 b.iter(|| {
                     let input = model.input(&q, &cache, 0);
-                    serial(&mut AttentionJob::<Widened>::new(
+                    serial(&mut AttentionJob::<Repacked>::new(
                         kernels,
                         input,
                         &mut workspace,

@@ -45,21 +45,27 @@
 //! which they lie in memory, and leaves each block's `m_b, l_b, o_b` in the workspace for
 //! [`AttentionMergeJob`] to merge in the same order.
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) mod amx;
 mod cache;
 mod element;
+mod integers;
 mod job;
 mod kernels;
 mod products;
+mod repack;
 mod split;
 mod store;
+mod tile;
 mod workspace;
 
 pub use cache::{CacheError, CacheShape, LayerCache};
 pub use element::{CacheType, UnknownCacheType};
-pub use job::{AttentionInput, AttentionJob, CacheReading, Direct, Widened};
+pub use job::{AttentionInput, AttentionJob};
 pub(crate) use kernels::Table;
 pub use split::{AttentionMergeJob, AttentionSplitJob};
 pub use store::StoreKvJob;
+pub use tile::{CacheReading, Direct, Repacked};
 pub use workspace::{AttentionShape, AttentionWorkspace};
 
 /// Positions in a block of the cache.

@@ -159,6 +159,7 @@ static AVX512: Table = Table::of::<Avx512>();
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 static AMX: Table = Table {
     level: Level::Amx,
+    attention: crate::attention::amx::table(),
     quantize: crate::quantize::Table::with_tiles::<Avx512>(),
     matmul: crate::matmul::amx::table(),
     ..Table::of::<Avx512>()

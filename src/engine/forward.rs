@@ -7,7 +7,7 @@ use super::{Route, head, layer};
 use crate::model::Point;
 use crate::tokenizer::TokenId;
 use emel_kernels::{
-    CacheReading, Direct, RopeFillJob, Tile, TileT1, TileT4, TileT8, TileWide, Widened,
+    CacheReading, Direct, RopeFillJob, Tile, TileT1, TileT4, TileT8, TileWide, Repacked,
 };
 
 /// A way for a batch of tokens to pass: its route's name and the tile of its products.
@@ -44,13 +44,13 @@ impl Pass for Chunk4 {
 impl Pass for Chunk8 {
     const ROUTE: Route = Route::Chunk8;
     type Tile = TileT8;
-    type Reading = Widened;
+    type Reading = Repacked;
 }
 
 impl Pass for Wide {
     const ROUTE: Route = Route::Wide;
     type Tile = TileWide;
-    type Reading = Widened;
+    type Reading = Repacked;
 }
 
 /// Writes the embedding rows of `tokens` to the residual stream, `[tokens, d_model]`.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::BLOCK;
-use super::element::{CacheType, Codec};
+use super::element::{CacheType, Codec, STEPS};
 use crate::level::Kernels;
 use crate::memory::{AllocError, Arena, HugeBuffer};
 
@@ -113,9 +113,14 @@ impl CacheShape {
         // A block's 64 positions make every part a whole number of lines: `head_dim` elements
         // take `ty.bytes(head_dim)` bytes, 64 times.
         const { assert!(BLOCK.is_multiple_of(LINE)) };
-        let k_len = type_k.bytes(head_dim_k);
+        // Steps are a single-precision number a position. Elements of keys go in pairs.
+        let with_steps = |bytes: usize| bytes.checked_add(STEPS / BLOCK);
+        let k_len = head_dim_k.checked_next_multiple_of(2);
+        let k_len = k_len.and_then(|padded| type_k.bytes(padded));
+        let k_len = k_len.and_then(with_steps);
         let v_len = head_dim_v.checked_next_multiple_of(16);
         let v_len = v_len.and_then(|padded| type_v.bytes(padded));
+        let v_len = v_len.and_then(with_steps);
         let layout = || {
             let (k_len, v_len) = (k_len?, v_len?);
             Some(Layout {

@@ -5,8 +5,9 @@
 //! for keys and for values, when it is made, and whoever works on the cache calls those.
 
 use super::BLOCK;
-use super::kernels::{Row, WidenArgs, WidenKeys, WidenValues};
-use super::products::{Scores, ScoresArgs, Values, ValuesArgs};
+use super::kernels::Row;
+use super::products::{Scores, ScoresArgs, Stored, Values, ValuesArgs};
+use super::repack::{PackArgs, PackKeys, PackValues};
 use super::store::{StoreArgs, StoreKeys, StoreValues};
 use crate::memory::{Plain, cast, cast_mut};
 use crate::simd::{Simd, entry};
@@ -81,9 +82,9 @@ impl FromStr for CacheType {
     }
 }
 
-/// A stored number. One head's part of a block, of keys or of values, is its numbers and then, for
-/// elements that have them, its scales: a row of 64 for each run of [`Element::RUN`] elements, one
-/// a position.
+/// A stored number. One head's part of a block, of keys or of values, begins with the steps of its
+/// 64 positions (see [`super::integers`]). Then come its numbers and, for elements that have them,
+/// their scales: a row of 64 for each run of [`Element::RUN`] elements, one a position.
 pub(crate) trait Element: 'static {
     /// One number.
     type Of: Plain;
@@ -102,7 +103,7 @@ pub(crate) trait Element: 'static {
     /// Elements that share a scale; without scales, more than there can be.
     const RUN: usize;
 
-    /// Bytes of numbers in `len` bytes of a head's part of a block; scales are the rest.
+    /// Bytes of numbers in `len` bytes of numbers and scales of a head's part of a block.
     fn numbers(len: usize) -> usize;
 
     /// The scales of the sixteen positions of a row's vector `vector`.
@@ -119,20 +120,47 @@ pub(crate) trait Element: 'static {
     fn pack<S: Simd>(s: S, from: &[f32], to: &mut [[Self::Of; 16]]) -> Self::Mark;
     /// Notes a position's scale of a run.
     fn mark(scales: &mut [Row<u16>], run: usize, p: usize, mark: Self::Mark);
+    /// The largest size of a chunk's numbers, lane by lane, as bits: they order as the sizes do,
+    /// with NaN at the top.
+    fn sizes<S: Simd>(s: S, from: &[[Self::Of; 16]], mark: Self::Mark) -> S::Int;
+}
+
+/// Bytes of a part's steps.
+pub(super) const STEPS: usize = size_of::<Row<f32>>();
+
+/// The steps of one head's part of a block.
+#[inline(always)]
+pub(super) fn steps(bytes: &[u8]) -> &Row<f32> {
+    &cast(&bytes[..STEPS])[0]
 }
 
 /// One head's part of a block: its numbers, as vectors, and its scales.
 #[inline(always)]
 pub(super) fn parts<E: Element>(bytes: &[u8]) -> (&[[E::Of; 16]], &[Row<u16>]) {
+    let bytes = &bytes[STEPS..];
     let (numbers, scales) = bytes.split_at(E::numbers(bytes.len()));
     (cast(numbers), cast(scales))
 }
 
 /// As [`parts`], for writing.
 #[inline(always)]
-pub(super) fn parts_mut<E: Element>(bytes: &mut [u8]) -> (&mut [[E::Of; 16]], &mut [Row<u16>]) {
+pub(super) fn parts_mut<E: Element>(bytes: &mut [u8]) -> PartsMut<'_, E> {
+    let (steps, bytes) = bytes.split_at_mut(STEPS);
     let (numbers, scales) = bytes.split_at_mut(E::numbers(bytes.len()));
-    (cast_mut(numbers), cast_mut(scales))
+    PartsMut {
+        steps: cast_mut::<[f32; BLOCK]>(steps)
+            .first_mut()
+            .expect("a row of steps"),
+        numbers: cast_mut(numbers),
+        scales: cast_mut(scales),
+    }
+}
+
+/// What [`parts_mut`] found.
+pub(super) struct PartsMut<'a, E: Element> {
+    pub(super) steps: &'a mut [f32; BLOCK],
+    pub(super) numbers: &'a mut [[E::Of; 16]],
+    pub(super) scales: &'a mut [Row<u16>],
 }
 
 /// Sixteen values, zeros past the end.
@@ -187,9 +215,13 @@ impl Element for Half {
     fn pack<S: Simd>(s: S, from: &[f32], to: &mut [[u16; 16]]) {
         s.store_f16(load_up_to_16(s, from), &mut to[0]);
     }
+    #[inline(always)]
+    fn sizes<S: Simd>(s: S, from: &[[u16; 16]], (): ()) -> S::Int {
+        s.f32_bits(s.abs(s.load_f16(&from[0])))
+    }
 }
 
-/// Single precision: [`CacheType::F32`], and blocks that were widened.
+/// Single precision: [`CacheType::F32`].
 pub(crate) struct Single;
 
 impl Element for Single {
@@ -206,6 +238,10 @@ impl Element for Single {
     #[inline(always)]
     fn pack<S: Simd>(s: S, from: &[f32], to: &mut [[f32; 16]]) {
         s.store(load_up_to_16(s, from), &mut to[0]);
+    }
+    #[inline(always)]
+    fn sizes<S: Simd>(s: S, from: &[[f32; 16]], (): ()) -> S::Int {
+        s.f32_bits(s.abs(s.load(&from[0])))
     }
 }
 
@@ -273,25 +309,34 @@ impl Element for Eight {
     fn mark(scales: &mut [Row<u16>], run: usize, p: usize, mark: u16) {
         scales[run].as_flattened_mut()[p] = mark;
     }
+    #[inline(always)]
+    fn sizes<S: Simd>(s: S, from: &[[i8; 16]], mark: u16) -> S::Int {
+        let scale = s.load_f16(&[mark; 16]);
+        let size = [
+            s.f32_bits(s.abs(Self::key(s, &from[0], scale))),
+            s.f32_bits(s.abs(Self::key(s, &from[1], scale))),
+        ];
+        s.max_u32(size[0], size[1])
+    }
 }
 
 /// One element's kernels at one level, for keys and for values.
 pub(crate) struct Codec {
     pub(super) scores: unsafe fn(ScoresArgs<'_>),
     pub(super) values: unsafe fn(ValuesArgs<'_>),
-    pub(super) widen_keys: unsafe fn(WidenArgs<'_>),
-    pub(super) widen_values: unsafe fn(WidenArgs<'_>),
+    pub(super) pack_keys: unsafe fn(PackArgs<'_>),
+    pub(super) pack_values: unsafe fn(PackArgs<'_>),
     pub(super) store_keys: unsafe fn(StoreArgs<'_>),
     pub(super) store_values: unsafe fn(StoreArgs<'_>),
 }
 
 impl Codec {
-    const fn of<S: Simd, E: Element>() -> Codec {
+    pub(super) const fn of<S: Simd, E: Element>() -> Codec {
         Codec {
-            scores: entry::<S, Scores<E>>,
-            values: entry::<S, Values<E>>,
-            widen_keys: entry::<S, WidenKeys<E>>,
-            widen_values: entry::<S, WidenValues<E>>,
+            scores: entry::<S, Scores<Stored<E>>>,
+            values: entry::<S, Values<Stored<E>>>,
+            pack_keys: entry::<S, PackKeys<E>>,
+            pack_values: entry::<S, PackValues<E>>,
             store_keys: entry::<S, StoreKeys<E>>,
             store_values: entry::<S, StoreValues<E>>,
         }
@@ -300,8 +345,8 @@ impl Codec {
 
 /// One level's codecs.
 pub(crate) struct Codecs {
-    half: Codec,
-    eight: Codec,
+    pub(super) half: Codec,
+    pub(super) eight: Codec,
     pub(super) single: Codec,
 }
 

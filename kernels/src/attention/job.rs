@@ -3,15 +3,15 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::kernels::{
-    FinishArgs, MergeAllArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span, WidenArgs,
-};
+use super::element::steps;
+use super::integers::{InversesArgs, PanelArgs};
+use super::kernels::{FinishArgs, MergeAllArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span};
 use super::products::{ScoresArgs, ValuesArgs};
-use super::workspace::{Scratch, TILE_QUERIES, lane_vectors};
+use super::tile::{CacheReading, Reading, TileArgs};
+use super::workspace::{Carver, lane_lines};
 use super::{AttentionWorkspace, BLOCK, LayerCache, QUERIES};
 use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
-use crate::memory::bytes_of;
 
 /// What to attend with, and to what.
 #[derive(Clone, Copy)]
@@ -33,8 +33,33 @@ pub struct AttentionInput<'a> {
     pub softcap: Option<f32>,
 }
 
-/// One head's keys and values of a block, as they are stored or widened.
-pub(super) type KeysValues<'a> = (&'a [u8], &'a [u8]);
+/// Something of keys, and of values.
+#[derive(Clone, Copy)]
+pub(super) struct KeysValues<T> {
+    pub(super) k: T,
+    pub(super) v: T,
+}
+
+/// One head's part of a block, for the products.
+#[derive(Clone, Copy)]
+pub(super) struct BlockView<'a> {
+    /// As it is stored, or repacked.
+    pub(super) data: KeysValues<&'a [u8]>,
+    /// The positions' steps, and what turns their numbers into integers.
+    pub(super) steps: KeysValues<&'a Row<f32>>,
+    pub(super) inverses: KeysValues<&'a Row<f32>>,
+    /// What will be read after the keys, and after the values.
+    pub(super) ahead: KeysValues<&'a [u8]>,
+}
+
+/// Queries as integers.
+#[derive(Clone, Copy)]
+pub(super) struct Panel<'a> {
+    /// `[head_dim / 2][n]` pairs.
+    pub(super) pairs: &'a [i32],
+    /// What each query's scores are multiplied by, `[n]`.
+    pub(super) scales: &'a [f32],
+}
 
 /// A checked [`AttentionInput`] with what follows from it.
 pub(super) struct Plan<'a> {
@@ -46,7 +71,7 @@ pub(super) struct Plan<'a> {
     /// Vectors of sixteen in a value.
     pub(super) vectors: usize,
     /// From the table of `kernels`, with or without soft cap.
-    softmax: unsafe fn(SoftmaxArgs<'_>),
+    pub(super) softmax: unsafe fn(SoftmaxArgs<'_>),
 }
 
 impl<'a> Plan<'a> {
@@ -132,79 +157,126 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Writes a panel: `n` queries of a key-value head, query `i` of the tile being head
-    /// `i % group` of token `token + i / group`.
-    pub(super) fn fill_panel(
+    /// Where query `i` of a tile begins in the input: head `i % group` of token `token + i / group`.
+    pub(super) fn row(&self, kv_head: usize, token: usize, i: usize) -> usize {
+        let head = kv_head * self.group + i % self.group;
+        ((token + i / self.group) * self.input.n_head + head) * self.input.cache.head_dim_k()
+    }
+
+    /// Writes the panels of some `queries` of a tile, up to [`QUERIES`] in each.
+    pub(super) fn fill_panels(
         &self,
         kv_head: usize,
         token: usize,
-        queries: Range<usize>,
-        panel: &mut [f32],
+        queries: usize,
+        panels: &mut [i32],
+        scales: &mut [f32],
     ) {
         let head_dim = self.input.cache.head_dim_k();
-        let n = queries.len();
-        for (to, i) in queries.enumerate() {
-            let head = kv_head * self.group + i % self.group;
-            let row = (token + i / self.group) * self.input.n_head + head;
-            let q = &self.input.q[row * head_dim..][..head_dim];
-            for (d, &q) in q.iter().enumerate() {
-                panel[d * n + to] = q;
-            }
+        let panels = panels.chunks_mut(QUERIES * head_dim.div_ceil(2));
+        let scales = scales[..queries].chunks_mut(QUERIES);
+        for (i, (panel, scales)) in panels.zip(scales).enumerate() {
+            let n = scales.len();
+            let rows: [usize; QUERIES] =
+                std::array::from_fn(|j| self.row(kv_head, token, i * QUERIES + j));
+            let args = PanelArgs {
+                rows: &rows[..n],
+                all: self.input.q,
+                head_dim,
+                scale: self.input.scale,
+                panel: &mut panel[..n * head_dim.div_ceil(2)],
+                scales,
+            };
+            // SAFETY: `kernels` proves the level.
+            unsafe { (self.kernels.0.attention.fill_panel)(args) };
+        }
+    }
+
+    /// One head's part of a block as it is stored. The inverses of its steps are written to
+    /// `inverses`, for keys and for values.
+    pub(super) fn stored<'s>(
+        &'s self,
+        kv_head: usize,
+        block: usize,
+        next: Option<(usize, usize)>,
+        inverses: &'s mut [Row<f32>],
+    ) -> BlockView<'s> {
+        let cache = self.input.cache;
+        let (k, v) = (
+            cache.k_block(kv_head, block),
+            cache.v_block(kv_head, block),
+        );
+        let [k_inverses, v_inverses] = inverses
+            .first_chunk_mut()
+            .expect("of keys and of values");
+        for (bytes, to) in [(k, &mut *k_inverses), (v, &mut *v_inverses)] {
+            let steps = steps(bytes);
+            // SAFETY: `kernels` proves the level.
+            unsafe { (self.kernels.0.attention.inverses)(InversesArgs { steps, to }) };
+        }
+        let next = next.map_or(&[][..], |(kv_head, block)| cache.k_block(kv_head, block));
+        BlockView {
+            data: KeysValues { k, v },
+            steps: KeysValues {
+                k: steps(k),
+                v: steps(v),
+            },
+            inverses: KeysValues {
+                k: k_inverses,
+                v: v_inverses,
+            },
+            ahead: KeysValues { k: v, v: next },
         }
     }
 
     /// One block for one panel: its maxima, sums and outputs into `block`.
-    #[allow(clippy::too_many_arguments)] // the pieces of a block's work, borrowed apart
     pub(super) fn block<R: Reading>(
         &self,
-        panel: &[f32],
-        (k, v): KeysValues<'_>,
+        panel: Panel<'_>,
+        view: BlockView<'_>,
         spans: &[Span],
-        scores: &mut [Row<f32>],
+        scratch: (&mut [Row<f32>], &mut [super::kernels::Pairs]),
         block: Partial<&mut [f32], &mut [[f32; 16]]>,
-        (v_ahead, k_ahead): KeysValues<'_>,
     ) {
-        let AttentionInput { scale, softcap, .. } = self.input;
-        let cap = softcap.unwrap_or_default();
+        let n = spans.len();
+        let (scores, weights) = (&mut scratch.0[..n], &mut scratch.1[..n]);
+        let cap = self.input.softcap.unwrap_or_default();
+        let seen = spans.iter().filter(|span| !span.is_empty());
+        let first = seen.clone().map(|span| span.from).min().unwrap_or(BLOCK);
+        let end = seen.map(|span| span.to).max().unwrap_or(BLOCK);
+        let mut weight_steps = [0.0; QUERIES];
         // SAFETY: `kernels` proves the level of the table's entries, and the `Kernels` that the
         // cache was made with that of its codecs.
         unsafe {
             R::scores(self)(ScoresArgs {
-                panel,
-                k,
+                panel: panel.pairs,
+                k: view.data.k,
+                inverses: view.inverses.k,
+                steps: view.steps.k,
                 scores,
-                ahead: v_ahead,
+                ahead: view.ahead.k,
             });
             (self.softmax)(SoftmaxArgs {
                 scores,
                 spans,
-                scale,
+                scales: panel.scales,
                 cap,
+                value_steps: view.steps.v,
+                weights,
+                steps: &mut weight_steps[..n],
                 m: block.m,
                 l: block.l,
             });
             R::values(self)(ValuesArgs {
-                weights: scores,
-                spans,
-                v,
+                weights,
+                steps: &weight_steps[..n],
+                pairs: first / 2..end.div_ceil(2),
+                v: view.data.v,
+                inverses: view.inverses.v,
                 o: block.o,
-                ahead: k_ahead,
+                ahead: view.ahead.v,
             });
         }
-    }
-
-    /// What will be read after a block's keys, and after its values (the keys of the `next` head and
-    /// block, if any): memory to ask for early.
-    /// Nothing for blocks that were widened, which lie in a cache near the core.
-    pub(super) fn ahead<R: Reading>(
-        &self,
-        kv_head: usize,
-        block: usize,
-        next: Option<(usize, usize)>,
-    ) -> KeysValues<'a> {
-        let cache: &'a LayerCache = self.input.cache;
-        let next = next.map_or(&[][..], |(kv_head, block)| cache.k_block(kv_head, block));
-        R::ahead((cache.v_block(kv_head, block), next))
     }
 
     /// Merges all blocks of one query: the m, l and o of a block lie `stride` after those of the
@@ -237,108 +309,18 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// How a tile reads the cache's blocks.
-pub(super) trait Reading {
-    /// One block's keys and values.
-    fn read<'s>(
-        plan: &Plan<'s>,
-        kv_head: usize,
-        block: usize,
-        k: &'s mut [Row<f32>],
-        v: &'s mut [[f32; 16]],
-    ) -> KeysValues<'s>;
-    /// Keeps what [`Plan::ahead`] found if it is worth asking for.
-    fn ahead<'s>(found: KeysValues<'s>) -> KeysValues<'s>;
-    /// Scores of the keys.
-    fn scores(plan: &Plan<'_>) -> unsafe fn(ScoresArgs<'_>);
-    /// Weighted sums of the values.
-    fn values(plan: &Plan<'_>) -> unsafe fn(ValuesArgs<'_>);
-}
-
-/// The ways in which an [`AttentionJob`] reads the cache: [`Direct`] and [`Widened`].
-#[allow(private_bounds)] // only the two
-pub trait CacheReading: Reading + Send + Sync + 'static {}
-
-impl CacheReading for Direct {}
-impl CacheReading for Widened {}
-
-/// Reads blocks as they are stored: for few queries at a time.
-pub struct Direct;
-
-impl Reading for Direct {
-    fn read<'s>(
-        plan: &Plan<'s>,
-        kv_head: usize,
-        block: usize,
-        _: &'s mut [Row<f32>],
-        _: &'s mut [[f32; 16]],
-    ) -> KeysValues<'s> {
-        (
-            plan.input.cache.k_block(kv_head, block),
-            plan.input.cache.v_block(kv_head, block),
-        )
-    }
-    fn ahead<'s>(found: KeysValues<'s>) -> KeysValues<'s> {
-        found
-    }
-    fn scores(plan: &Plan<'_>) -> unsafe fn(ScoresArgs<'_>) {
-        plan.input.cache.k_codec.scores
-    }
-    fn values(plan: &Plan<'_>) -> unsafe fn(ValuesArgs<'_>) {
-        plan.input.cache.v_codec.values
-    }
-}
-
-/// Widens each block to `f32` first, once for all queries of a tile: for many at a time.
-pub struct Widened;
-
-impl Reading for Widened {
-    fn read<'s>(
-        plan: &Plan<'s>,
-        kv_head: usize,
-        block: usize,
-        k: &'s mut [Row<f32>],
-        v: &'s mut [[f32; 16]],
-    ) -> KeysValues<'s> {
-        let cache = plan.input.cache;
-        // SAFETY: the cache's codecs come from a `Kernels`, which proves their level.
-        unsafe {
-            (cache.k_codec.widen_keys)(WidenArgs {
-                from: cache.k_block(kv_head, block),
-                to: k.as_flattened_mut(),
-            });
-            (cache.v_codec.widen_values)(WidenArgs {
-                from: cache.v_block(kv_head, block),
-                to: v,
-            });
-        }
-        (
-            bytes_of(k.as_flattened().as_flattened()),
-            bytes_of(v.as_flattened()),
-        )
-    }
-    fn ahead<'s>(_: KeysValues<'s>) -> KeysValues<'s> {
-        (&[], &[])
-    }
-    fn scores(plan: &Plan<'_>) -> unsafe fn(ScoresArgs<'_>) {
-        plan.kernels.0.attention.codecs.single.scores
-    }
-    fn values(plan: &Plan<'_>) -> unsafe fn(ValuesArgs<'_>) {
-        plan.kernels.0.attention.codecs.single.values
-    }
-}
-
 /// Attention of a run of tokens; see the module's definition.
 ///
-/// `R` says how it reads the cache: [`Direct`] suits few queries a block, [`Widened`] many. The
+/// `R` says how it reads the cache: [`super::Direct`] suits few queries a block, [`super::Repacked`] many. The
 /// bits are the same.
 pub struct AttentionJob<'a, R> {
     plan: Plan<'a>,
     out: Disjoint<'a, f32>,
-    scratch: Disjoint<'a, [f32; 16]>,
-    lane_vectors: usize,
+    scratch: Disjoint<'a, [u8; 64]>,
+    lane_lines: usize,
     /// Tokens in a tile.
     tile: usize,
+    run: unsafe fn(TileArgs<'_>),
     reading: PhantomData<R>,
 }
 
@@ -359,74 +341,20 @@ impl<'a, R: CacheReading> AttentionJob<'a, R> {
         let shape = workspace.shape();
         // As many tokens as make a full tile, but fewer where lanes would find no work.
         let items = plan.tokens * input.cache.n_kv_heads();
-        let full = (TILE_QUERIES / plan.group).max(1);
+        let ops = R::ops(kernels);
+        let full = (ops.queries / plan.group).max(1);
         let tile = (items / (2 * shape.lanes.max(1))).clamp(1, full);
         AttentionJob {
             plan,
             out: Disjoint::new(out),
             scratch: Disjoint::new(&mut workspace.scratch),
-            lane_vectors: lane_vectors(&shape),
+            lane_lines: lane_lines(&shape),
             tile,
+            run: match input.softcap {
+                Some(_) => ops.run_capped,
+                None => ops.run,
+            },
             reading: PhantomData,
-        }
-    }
-
-    /// All query heads of one key-value head, for some tokens.
-    fn run_tile(&self, kv_head: usize, tokens: Range<usize>, scratch: &mut Scratch<'_>) {
-        let plan = &self.plan;
-        let (group, vectors, head_dim) = (plan.group, plan.vectors, plan.input.cache.head_dim_k());
-        let queries = tokens.len() * group;
-        for first in (0..queries).step_by(QUERIES) {
-            let panel = first..queries.min(first + QUERIES);
-            let to = &mut scratch.panels[first * head_dim..panel.end * head_dim];
-            plan.fill_panel(kv_head, tokens.start, panel, to);
-        }
-        scratch.m[..queries].fill(f32::NEG_INFINITY);
-        scratch.l[..queries].fill(0.0);
-        scratch.o[..queries * vectors].fill([0.0; 16]);
-
-        let pos = |token: usize| plan.input.pos0 + token;
-        let blocks = plan.blocks(pos(tokens.start), pos(tokens.end - 1));
-        for block in blocks.clone() {
-            let (k, v) = R::read(plan, kv_head, block, scratch.k, scratch.v);
-            let next = (block + 1 < blocks.end).then_some((kv_head, block + 1));
-            let ahead = plan.ahead::<R>(kv_head, block, next);
-            for first in (0..queries).step_by(QUERIES) {
-                let n = QUERIES.min(queries - first);
-                let mut spans = [Span::default(); QUERIES];
-                for (i, span) in spans.iter_mut().enumerate().take(n) {
-                    *span = plan.span(pos(tokens.start + (first + i) / group), block);
-                }
-                let spans = &spans[..n];
-                if spans.iter().all(|span| span.is_empty()) {
-                    continue;
-                }
-                let (mut m, mut l) = ([0.0; QUERIES], [0.0; QUERIES]);
-                let (m, l) = (&mut m[..n], &mut l[..n]);
-                let o = &mut scratch.block_o[..n * vectors];
-                plan.block::<R>(
-                    &scratch.panels[first * head_dim..][..n * head_dim],
-                    (k, v),
-                    spans,
-                    &mut scratch.scores[..n],
-                    Partial { m, l, o },
-                    ahead,
-                );
-                let sum = Partial {
-                    m: &mut scratch.m[first..][..n],
-                    l: &mut scratch.l[first..][..n],
-                    o: &mut scratch.o[first * vectors..][..n * vectors],
-                };
-                plan.merge(spans, Partial { m, l, o }, sum);
-            }
-        }
-
-        let head_dim = plan.input.cache.head_dim_v();
-        for i in 0..queries {
-            let row = (tokens.start + i / group) * plan.input.n_head + kv_head * group + i % group;
-            // SAFETY: this key-value head's rows of these tokens are this item's alone.
-            let out = unsafe { self.out.slice(row * head_dim..(row + 1) * head_dim) };
-            plan.finish(&scratch.o[i * vectors..][..vectors], scratch.l[i], out);
         }
     }
 }
@@ -436,23 +364,22 @@ impl<R: CacheReading> Job for AttentionJob<'_, R> {
         let plan = &self.plan;
         let n_kv_heads = plan.input.cache.n_kv_heads();
         let tiles = plan.tokens.div_ceil(self.tile);
-        // SAFETY: one part of a dispatch has this index.
-        let mut scratch = unsafe {
-            Scratch::of_lane(
-                &self.scratch,
-                self.lane_vectors,
-                part.index(),
-                self.tile * plan.group,
-                plan.input.cache.head_dim_k(),
-                plan.vectors,
-            )
-        };
+        let run = self.run;
         while let Some(item) = part.claim_one(tiles * n_kv_heads) {
             // The last tokens see the most positions: of each head they come first, so that no
             // lane begins the longest piece when the others are about to end.
             let first = (tiles - 1 - item % tiles) * self.tile;
-            let tokens = first..plan.tokens.min(first + self.tile);
-            self.run_tile(item / tiles, tokens, &mut scratch);
+            // SAFETY: one part of a dispatch has this index.
+            let lane = unsafe { Carver::of_lane(&self.scratch, self.lane_lines, part.index()) };
+            let args = TileArgs {
+                plan,
+                kv_head: item / tiles,
+                tokens: first..plan.tokens.min(first + self.tile),
+                lane,
+                out: &self.out,
+            };
+            // SAFETY: `kernels` proves the level, and each tile is claimed once.
+            unsafe { run(args) };
         }
     }
 }

@@ -2,19 +2,25 @@
 //! softmax, and the merging of blocks. The products before and after the softmax are in
 //! [`super::products`].
 //!
-//! Scratch layouts, `n` being the number of queries: the query panel is `[head_dim][n]`, scores
-//! and weights `[n][64]`, outputs `[n][vectors of 16]`.
+//! Scratch layouts, `n` being the number of queries: the query panel is `[head_dim / 2][n]` pairs,
+//! scores are `[n][64]`, weights `[n][32]` pairs, outputs `[n][vectors of 16]`.
 
 use std::marker::PhantomData;
 
 use super::BLOCK;
-use super::element::{Codecs, Element, parts};
+use super::element::Codecs;
+use super::integers::{FillPanel, Inverses, WEIGHT_LEVELS, inverse, pair, step};
+use super::products::{Packed, Scores, Values};
+use super::tile::{Repacked, TileOps};
 use crate::elementwise::Softcap;
 use crate::math::exp;
 use crate::simd::{Entry, Kernel, Simd, entry};
 
 /// 64 values, a row of a key block or the weights of one query, as four vectors' worth.
 pub(crate) type Row<T> = [[T; 16]; BLOCK / 16];
+
+/// The weights of one query as integers, those of two positions in each.
+pub(crate) type Pairs = [i32; BLOCK / 2];
 
 /// Positions of a block that one query attends to, `from..to`; empty when `from >= to`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,17 +37,24 @@ impl Span {
 
 // ---- softmax ----
 
-/// Scores into weights, in place, with each query's maximum and sum.
+/// Scores into weights, with each query's maximum and sum.
 pub(crate) struct SoftmaxArgs<'a> {
     /// `[n]`
-    pub(super) scores: &'a mut [Row<f32>],
+    pub(super) scores: &'a [Row<f32>],
     /// `[n]`
     pub(super) spans: &'a [Span],
-    pub(super) scale: f32,
+    /// What each query's scores are multiplied by, `[n]`.
+    pub(super) scales: &'a [f32],
     pub(super) cap: f32,
-    /// `[n]`; not written where the span is empty.
+    /// Of the positions' values.
+    pub(super) value_steps: &'a Row<f32>,
+    /// `[n]`; not written where the span is empty, nor are the following.
+    pub(super) weights: &'a mut [Pairs],
+    /// The weights' steps, `[n]`.
+    pub(super) steps: &'a mut [f32],
+    /// `[n]`
     pub(super) m: &'a mut [f32],
-    /// `[n]`; not written where the span is empty.
+    /// `[n]`
     pub(super) l: &'a mut [f32],
 }
 
@@ -67,6 +80,63 @@ impl Cap for Softcap {
     }
 }
 
+/// What the softmax makes of one query's scores in a block.
+pub(super) struct Weights<S: Simd> {
+    pub(super) m: f32,
+    pub(super) l: f32,
+    /// The step of the integers.
+    pub(super) step: f32,
+    /// Weights times the values' steps, as integers of that step; 0 outside the span.
+    pub(super) integers: [S::Int; BLOCK / 16],
+}
+
+/// The softmax of one query's `scores`, which are not yet multiplied by `scale`.
+#[inline(always)]
+pub(super) fn softmax<S: Simd, C: Cap>(
+    s: S,
+    scores: [S::F32; BLOCK / 16],
+    span: Span,
+    scale: f32,
+    cap: f32,
+    value_steps: &Row<f32>,
+) -> Weights<S> {
+    let lowest = s.splat(f32::NEG_INFINITY);
+    let scale = s.splat(scale);
+    let mut v = scores;
+    for j in 0..v.len() {
+        let score = C::apply(s, s.mul(v[j], scale), cap);
+        let inside = s.select(s.first(span.to.saturating_sub(16 * j)), score, lowest);
+        v[j] = s.select(s.first(span.from.saturating_sub(16 * j)), lowest, inside);
+    }
+    let m = s.reduce_max(s.max(s.max(v[0], v[1]), s.max(v[2], v[3])));
+    // Outside the span e^-infinity = 0 joins the sum, which leaves it as it is. (Where m
+    // is not finite the sum is NaN for the positions inside already.)
+    let m_all = s.splat(m);
+    let mut sum = s.zero();
+    let mut largest = s.zero_i32();
+    for j in 0..v.len() {
+        let w = exp(s, s.sub(v[j], m_all));
+        sum = s.add(sum, w);
+        // A step beyond the span may be anything.
+        let w = s.mul(w, s.load(&value_steps[j]));
+        let inside = s.select(s.first(span.to.saturating_sub(16 * j)), w, s.zero());
+        v[j] = s.select(s.first(span.from.saturating_sub(16 * j)), s.zero(), inside);
+        largest = s.max_u32(largest, s.f32_bits(s.abs(v[j])));
+    }
+    let step = step(f32::from_bits(s.reduce_max_u32(largest)), WEIGHT_LEVELS);
+    let inverse = s.splat(inverse(step));
+    let mut integers = [s.zero_i32(); BLOCK / 16];
+    for j in 0..v.len() {
+        integers[j] = s.round_i32(s.mul(v[j], inverse));
+    }
+    Weights {
+        m,
+        l: s.reduce_add(sum),
+        step,
+        integers,
+    }
+}
+
 /// [`SoftmaxArgs`]' kernel.
 pub(crate) struct Softmax<C>(PhantomData<C>);
 
@@ -76,30 +146,25 @@ impl<C: Cap> Kernel for Softmax<C> {
 
     #[inline(always)]
     fn run<S: Simd>(s: S, args: SoftmaxArgs<'_>) {
-        let lowest = s.splat(f32::NEG_INFINITY);
-        let scale = s.splat(args.scale);
-        for (i, (row, span)) in args.scores.iter_mut().zip(args.spans).enumerate() {
+        for (i, (row, span)) in args.scores.iter().zip(args.spans).enumerate() {
             if span.is_empty() {
                 continue;
             }
-            let mut v = [s.zero(); BLOCK / 16];
-            for j in 0..v.len() {
-                let score = C::apply(s, s.mul(s.load(&row[j]), scale), args.cap);
-                let inside = s.select(s.first(span.to.saturating_sub(16 * j)), score, lowest);
-                v[j] = s.select(s.first(span.from.saturating_sub(16 * j)), lowest, inside);
+            let mut scores = [s.zero(); BLOCK / 16];
+            for j in 0..scores.len() {
+                scores[j] = s.load(&row[j]);
             }
-            let m = s.reduce_max(s.max(s.max(v[0], v[1]), s.max(v[2], v[3])));
-            // Outside the span e^-infinity = 0 joins the sum, which leaves it as it is. (Where m
-            // is not finite the sum is NaN for the positions inside already.)
-            let m_all = s.splat(m);
-            let mut sum = s.zero();
-            for j in 0..v.len() {
-                let w = exp(s, s.sub(v[j], m_all));
-                s.store(w, &mut row[j]);
-                sum = s.add(sum, w);
+            let scale = args.scales[i];
+            let weights = softmax::<S, C>(s, scores, *span, scale, args.cap, args.value_steps);
+            let mut halves = [[0; 16]; BLOCK / 16];
+            for (integers, halves) in weights.integers.iter().zip(&mut halves) {
+                s.store_low_halves(*integers, halves);
             }
-            args.m[i] = m;
-            args.l[i] = s.reduce_add(sum);
+            let halves = halves.as_flattened().as_chunks::<2>().0;
+            for (to, from) in args.weights[i].iter_mut().zip(halves) {
+                *to = pair(from[0], from[1]);
+            }
+            (args.m[i], args.l[i], args.steps[i]) = (weights.m, weights.l, weights.step);
         }
     }
 }
@@ -246,89 +311,37 @@ impl Kernel for Finish {
     }
 }
 
-// ---- reading the cache ----
-
-/// Widens a head's part of a block to single precision.
-pub(crate) struct WidenArgs<'a> {
-    pub(super) from: &'a [u8],
-    /// As many vectors as `from` has.
-    pub(super) to: &'a mut [[f32; 16]],
-}
-
-/// [`WidenArgs`]' kernel for keys, `[head_dim][64]`.
-pub(crate) struct WidenKeys<E>(PhantomData<E>);
-
-impl<E: Element> Kernel for WidenKeys<E> {
-    type Args<'a> = WidenArgs<'a>;
-    type Out = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(s: S, WidenArgs { from, to }: WidenArgs<'_>) {
-        const ROW: usize = BLOCK / 16;
-        let (numbers, scales) = parts::<E>(from);
-        let vectors = E::RUN.saturating_mul(ROW);
-        for (run, (from, to)) in numbers
-            .chunks(vectors)
-            .zip(to.chunks_mut(vectors))
-            .enumerate()
-        {
-            let mut scale = [E::scale(s, scales, run, 0); ROW];
-            for j in 1..ROW {
-                scale[j] = E::scale(s, scales, run, j);
-            }
-            for (from, to) in from.chunks_exact(ROW).zip(to.chunks_exact_mut(ROW)) {
-                for j in 0..ROW {
-                    s.store(E::key(s, &from[j], scale[j]), &mut to[j]);
-                }
-            }
-        }
-    }
-}
-
-/// [`WidenArgs`]' kernel for values, `[64][vectors]`.
-pub(crate) struct WidenValues<E>(PhantomData<E>);
-
-impl<E: Element> Kernel for WidenValues<E> {
-    type Args<'a> = WidenArgs<'a>;
-    type Out = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(s: S, WidenArgs { from, to }: WidenArgs<'_>) {
-        let (numbers, scales) = parts::<E>(from);
-        let vectors = numbers.len() / BLOCK;
-        let (mut first, mut run) = (0, 0);
-        while first < vectors {
-            let end = vectors.min(first.saturating_add(E::RUN / 16));
-            let factors = E::scales(s, scales, run);
-            for p in 0..BLOCK {
-                for i in p * vectors + first..p * vectors + end {
-                    s.store(E::value(s, &numbers[i], &factors, p), &mut to[i]);
-                }
-            }
-            (first, run) = (end, run + 1);
-        }
-    }
-}
-
 /// One level's attention kernels.
 pub(crate) struct Table {
+    pub(super) fill_panel: Entry<FillPanel>,
+    pub(super) inverses: Entry<Inverses>,
     pub(super) softmax: Entry<Softmax<Uncapped>>,
     pub(super) softmax_capped: Entry<Softmax<Softcap>>,
     pub(super) merge: Entry<Merge>,
     pub(super) merge_all: Entry<MergeAll>,
     pub(super) finish: Entry<Finish>,
     pub(super) codecs: Codecs,
+    /// The products on repacked blocks.
+    pub(super) packed_scores: Entry<Scores<Packed>>,
+    pub(super) packed_values: Entry<Values<Packed>>,
+    /// How tiles are done that repack blocks.
+    pub(super) repacked: TileOps,
 }
 
 impl Table {
     pub(crate) const fn of<S: Simd>() -> Table {
         Table {
+            fill_panel: entry::<S, FillPanel>,
+            inverses: entry::<S, Inverses>,
             softmax: entry::<S, Softmax<Uncapped>>,
             softmax_capped: entry::<S, Softmax<Softcap>>,
             merge: entry::<S, Merge>,
             merge_all: entry::<S, MergeAll>,
             finish: entry::<S, Finish>,
             codecs: Codecs::of::<S>(),
+            packed_scores: entry::<S, Scores<Packed>>,
+            packed_values: entry::<S, Values<Packed>>,
+            repacked: TileOps::panels::<Repacked>(),
         }
     }
 }

@@ -1,14 +1,16 @@
 //! The two products of attention on one block: queries with keys, weights with values.
 //!
-//! Both keep a tile of accumulators in registers: some queries by some vectors. Layouts are those
-//! of [`super::kernels`].
+//! Both multiply pairs of sixteen-bit integers into exact sums of 32 bits, and keep a tile of these
+//! in registers: some queries by some vectors. Layouts are those of [`super::kernels`].
 
 use std::marker::PhantomData;
 
 use super::element::{Element, parts};
-use super::kernels::{Row, Span};
+use super::kernels::{Pairs, Row};
 use super::{BLOCK, QUERIES};
+use crate::memory::cast;
 use crate::simd::{Kernel, Simd};
+use std::ops::Range;
 
 /// Calls `$f` with the const parameter `N = $n`, which is 1 to [`QUERIES`].
 macro_rules! with_count {
@@ -58,71 +60,268 @@ impl Ahead {
     }
 }
 
+// ---- where integers come from ----
+
+/// How products find a block's integers.
+pub(crate) trait Source: 'static {
+    /// A head's part of a block.
+    type View<'a>: Copy;
+    /// What sixteen keys share over a run of pairs.
+    type KeyScale<S: Simd>: Copy;
+    /// What the block's values share over a run of vectors.
+    type ValueScales: Copy;
+    /// Pairs of a key's elements that share a scale.
+    const RUN: usize;
+
+    fn view<'a>(bytes: &'a [u8], inverses: &'a Row<f32>) -> Self::View<'a>;
+    /// Pairs of integers, in vectors.
+    fn vectors(view: Self::View<'_>) -> usize;
+
+    fn key_scale<S: Simd>(
+        s: S,
+        view: Self::View<'_>,
+        run: usize,
+        vector: usize,
+    ) -> Self::KeyScale<S>;
+    /// Elements `2 pair` and `2 pair + 1` of the sixteen keys of a row's vector.
+    fn key_pair<S: Simd>(
+        s: S,
+        view: Self::View<'_>,
+        pair: usize,
+        vector: usize,
+        scale: Self::KeyScale<S>,
+    ) -> S::Int;
+
+    /// The scales that vector `vector` of a value has.
+    fn value_scales<S: Simd>(s: S, view: Self::View<'_>, run: usize) -> Self::ValueScales;
+    /// Which scales vector `vector` of a value has.
+    fn run_of(vector: usize) -> usize;
+    /// Vector `vector`, of `vectors`, of the values at positions `2 pair` and `2 pair + 1`.
+    fn value_pair<S: Simd>(
+        s: S,
+        view: Self::View<'_>,
+        vectors: usize,
+        pair: usize,
+        vector: usize,
+        scales: &Self::ValueScales,
+    ) -> S::Int;
+}
+
+/// A block as it is stored.
+pub(crate) struct Stored<E>(PhantomData<E>);
+
+/// [`Stored`]'s view.
+pub(crate) struct StoredView<'a, E: Element> {
+    numbers: &'a [[E::Of; 16]],
+    scales: &'a [Row<u16>],
+    /// Of the positions' steps.
+    inverses: &'a Row<f32>,
+}
+
+impl<E: Element> Clone for StoredView<'_, E> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E: Element> Copy for StoredView<'_, E> {}
+
+impl<E: Element> Source for Stored<E> {
+    type View<'a> = StoredView<'a, E>;
+    type KeyScale<S: Simd> = (E::Scale<S>, S::F32);
+    type ValueScales = E::Scales;
+    const RUN: usize = E::RUN / 2;
+
+    #[inline(always)]
+    fn view<'a>(bytes: &'a [u8], inverses: &'a Row<f32>) -> StoredView<'a, E> {
+        let (numbers, scales) = parts::<E>(bytes);
+        StoredView {
+            numbers,
+            scales,
+            inverses,
+        }
+    }
+    #[inline(always)]
+    fn vectors(view: StoredView<'_, E>) -> usize {
+        view.numbers.len() / 2
+    }
+    #[inline(always)]
+    fn key_scale<S: Simd>(
+        s: S,
+        view: StoredView<'_, E>,
+        run: usize,
+        vector: usize,
+    ) -> (E::Scale<S>, S::F32) {
+        (
+            E::scale(s, view.scales, run, vector),
+            s.load(&view.inverses[vector]),
+        )
+    }
+    #[inline(always)]
+    fn key_pair<S: Simd>(
+        s: S,
+        view: StoredView<'_, E>,
+        pair: usize,
+        vector: usize,
+        (scale, inverse): (E::Scale<S>, S::F32),
+    ) -> S::Int {
+        const ROW: usize = BLOCK / 16;
+        let rows: &[[E::Of; 16]; 2 * ROW] = view.numbers[2 * ROW * pair..]
+            .first_chunk()
+            .expect("two rows");
+        let low = s.mul(E::key(s, &rows[vector], scale), inverse);
+        let high = s.mul(E::key(s, &rows[ROW + vector], scale), inverse);
+        s.pair_i16(s.round_i32(low), s.round_i32(high))
+    }
+    #[inline(always)]
+    fn value_scales<S: Simd>(s: S, view: StoredView<'_, E>, run: usize) -> E::Scales {
+        E::scales(s, view.scales, run)
+    }
+    #[inline(always)]
+    fn run_of(vector: usize) -> usize {
+        vector * 16 / E::RUN
+    }
+    #[inline(always)]
+    fn value_pair<S: Simd>(
+        s: S,
+        view: StoredView<'_, E>,
+        vectors: usize,
+        pair: usize,
+        vector: usize,
+        scales: &E::Scales,
+    ) -> S::Int {
+        let inverses = &view.inverses.as_flattened()[2 * pair..][..2];
+        let row = |i: usize| &view.numbers[(2 * pair + i) * vectors + vector];
+        let low = E::value(s, row(0), scales, 2 * pair);
+        let high = E::value(s, row(1), scales, 2 * pair + 1);
+        s.pair_i16(
+            s.round_i32(s.mul(low, s.splat(inverses[0]))),
+            s.round_i32(s.mul(high, s.splat(inverses[1]))),
+        )
+    }
+}
+
+/// A block that was repacked as pairs: [`super::repack`].
+pub(crate) struct Packed;
+
+impl Source for Packed {
+    type View<'a> = &'a [[i32; 16]];
+    type KeyScale<S: Simd> = ();
+    type ValueScales = ();
+    const RUN: usize = usize::MAX;
+
+    #[inline(always)]
+    fn view<'a>(bytes: &'a [u8], _: &'a Row<f32>) -> &'a [[i32; 16]] {
+        cast(bytes)
+    }
+    #[inline(always)]
+    fn vectors(view: &[[i32; 16]]) -> usize {
+        view.len()
+    }
+    #[inline(always)]
+    fn key_scale<S: Simd>(_: S, _: &[[i32; 16]], _: usize, _: usize) {}
+    #[inline(always)]
+    fn key_pair<S: Simd>(
+        s: S,
+        view: &[[i32; 16]],
+        pair: usize,
+        vector: usize,
+        (): (),
+    ) -> S::Int {
+        let row: &[[i32; 16]; BLOCK / 16] =
+            view[BLOCK / 16 * pair..].first_chunk().expect("a row");
+        s.load_i32(&row[vector])
+    }
+    #[inline(always)]
+    fn value_scales<S: Simd>(_: S, _: &[[i32; 16]], _: usize) {}
+    #[inline(always)]
+    fn run_of(_: usize) -> usize {
+        0
+    }
+    #[inline(always)]
+    fn value_pair<S: Simd>(
+        s: S,
+        view: &[[i32; 16]],
+        vectors: usize,
+        pair: usize,
+        vector: usize,
+        (): &(),
+    ) -> S::Int {
+        s.load_i32(&view[pair * vectors + vector])
+    }
+}
+
 // ---- scores ----
 
 /// Dots of a panel's queries with a block's 64 keys.
 pub(crate) struct ScoresArgs<'a> {
-    /// `[head_dim][n]`
-    pub(super) panel: &'a [f32],
-    /// The head's keys, `[head_dim]` rows of 64, as the element stores them.
+    /// Pairs of integers, `[head_dim / 2][n]`.
+    pub(super) panel: &'a [i32],
+    /// The head's keys, as the source has them.
     pub(super) k: &'a [u8],
-    /// `[n]`
+    /// Of the positions' steps.
+    pub(super) inverses: &'a Row<f32>,
+    pub(super) steps: &'a Row<f32>,
+    /// Sums times steps, `[n]`.
     pub(super) scores: &'a mut [Row<f32>],
     /// Memory that will be read next.
     pub(super) ahead: &'a [u8],
 }
 
 /// [`ScoresArgs`]' kernel.
-pub(crate) struct Scores<E>(PhantomData<E>);
+pub(crate) struct Scores<K>(PhantomData<K>);
 
 /// Scores of the panel's `N` queries from `query` on, `P` of the row's vectors at a time.
 #[inline(always)]
-fn scores_tile<S: Simd, E: Element, const N: usize, const P: usize>(
+fn scores_tile<S: Simd, K: Source, const N: usize, const P: usize>(
     s: S,
     args: ScoresArgs<'_>,
     query: usize,
 ) {
     let n = args.scores.len();
-    let (keys, scales) = parts::<E>(args.k);
-    let keys: &[Row<E::Of>] = keys.as_chunks().0;
+    let keys = K::view(args.k, args.inverses);
+    let pairs = K::vectors(keys) / (BLOCK / 16);
+    let lines = args.k.len().div_ceil(64 * pairs.max(1));
     let scores: &mut [Row<f32>; N] = args.scores[query..].first_chunk_mut().expect("N scores");
     let ahead = Ahead::new(args.ahead, args.panel);
     for first in (0..BLOCK / 16).step_by(P) {
-        let mut acc = [[s.zero(); P]; N];
+        let mut acc = [[s.zero_i32(); P]; N];
         // A plain loop: where an iterator's `next` is not inlined, the call spills all tiles.
-        let (mut d, mut run) = (0, 0);
-        while d < keys.len() {
-            let mut scale = [E::scale(s, scales, run, first); P];
+        let (mut pair, mut run) = (0, 0);
+        while pair < pairs {
+            let mut scale = [K::key_scale(s, keys, run, first); P];
             for j in 1..P {
-                scale[j] = E::scale(s, scales, run, first + j);
+                scale[j] = K::key_scale(s, keys, run, first + j);
             }
-            let end = keys.len().min(d.saturating_add(E::RUN));
-            while d < end {
-                // As many lines as the row itself has.
-                for line in 0..size_of::<E::Of>() {
-                    s.prefetch_far(ahead.line(size_of::<E::Of>() * d + line));
+            let end = pairs.min(pair.saturating_add(K::RUN));
+            while pair < end {
+                // As many lines as the rows themselves have.
+                for line in 0..lines {
+                    s.prefetch_far(ahead.line(lines * pair + line));
                 }
-                let row = &keys[d];
-                let q: &[f32; N] = args.panel[d * n + query..]
+                let q: &[i32; N] = args.panel[pair * n + query..]
                     .first_chunk()
                     .expect("N queries");
-                let mut k = [s.zero(); P];
+                let mut k = [s.zero_i32(); P];
                 for j in 0..P {
-                    k[j] = E::key(s, &row[first + j], scale[j]);
+                    k[j] = K::key_pair(s, keys, pair, first + j, scale[j]);
                 }
                 for i in 0..N {
-                    let q = s.splat(q[i]);
+                    let q = s.splat_i32(q[i]);
                     for j in 0..P {
-                        acc[i][j] = s.fma(q, k[j], acc[i][j]);
+                        acc[i][j] = s.dot_i16(acc[i][j], k[j], q);
                     }
                 }
-                d += 1;
+                pair += 1;
             }
             run += 1;
         }
-        for i in 0..N {
-            for j in 0..P {
-                s.store(acc[i][j], &mut scores[i][first + j]);
+        for j in 0..P {
+            let step = s.load(&args.steps[first + j]);
+            for i in 0..N {
+                let score = s.mul(s.i32_to_f32(acc[i][j]), step);
+                s.store(score, &mut scores[i][first + j]);
             }
         }
     }
@@ -131,100 +330,66 @@ fn scores_tile<S: Simd, E: Element, const N: usize, const P: usize>(
 /// The tile's width by the registers there are: `N * P` accumulators (of one register with 512
 /// bits, of two with 256), `P` keys, one query.
 #[inline(always)]
-fn scores_of<S: Simd, E: Element, const N: usize>(s: S, args: ScoresArgs<'_>) {
+fn scores_of<S: Simd, K: Source, const N: usize>(s: S, args: ScoresArgs<'_>) {
     assert_eq!(args.scores.len(), N);
     if S::MANY_REGISTERS || N == 1 {
-        scores_tile::<S, E, N, 4>(s, args, 0);
+        scores_tile::<S, K, N, 4>(s, args, 0);
     } else if N == 2 {
-        scores_tile::<S, E, N, 2>(s, args, 0);
+        scores_tile::<S, K, N, 2>(s, args, 0);
     } else {
-        scores_tile::<S, E, N, 1>(s, args, 0);
+        scores_tile::<S, K, N, 1>(s, args, 0);
     }
 }
 
-impl<E: Element> Kernel for Scores<E> {
+impl<K: Source> Kernel for Scores<K> {
     type Args<'a> = ScoresArgs<'a>;
     type Out = ();
 
     #[inline(always)]
     fn run<S: Simd>(s: S, args: Self::Args<'_>) {
-        let ScoresArgs {
-            panel,
-            k,
-            scores,
-            ahead,
-        } = args;
-        let n = scores.len();
-        assert_eq!(panel.len() * BLOCK, parts::<E>(k).0.len() * 16 * n);
+        let n = args.scores.len();
+        let pairs = K::vectors(K::view(args.k, args.inverses)) / (BLOCK / 16);
+        assert_eq!(args.panel.len(), pairs * n);
         if S::ONE_BY_ONE {
+            let ScoresArgs {
+                panel,
+                k,
+                inverses,
+                steps,
+                scores,
+                ahead,
+            } = args;
             for i in 0..n {
-                scores_tile::<S, E, 1, 1>(
-                    s,
-                    ScoresArgs {
-                        panel,
-                        k,
-                        scores,
-                        ahead,
-                    },
-                    i,
-                );
+                let args = ScoresArgs {
+                    panel,
+                    k,
+                    inverses,
+                    steps,
+                    scores,
+                    ahead,
+                };
+                scores_tile::<S, K, 1, 1>(s, args, i);
             }
         } else {
-            with_count!(
-                n,
-                scores_of::<S, E>(
-                    s,
-                    ScoresArgs {
-                        panel,
-                        k,
-                        scores,
-                        ahead
-                    }
-                )
-            );
+            with_count!(n, scores_of::<S, K>(s, args));
         }
     }
 }
 
 // ---- values ----
 
-/// A head's values of a block.
-struct V<'a, E: Element> {
-    /// `[64][vectors]`
-    numbers: &'a [[E::Of; 16]],
-    scales: &'a [Row<u16>],
-}
-
-impl<E: Element> Clone for V<'_, E> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<E: Element> Copy for V<'_, E> {}
-
-impl<'a, E: Element> V<'a, E> {
-    #[inline(always)]
-    fn new(bytes: &'a [u8]) -> Self {
-        let (numbers, scales) = parts::<E>(bytes);
-        V { numbers, scales }
-    }
-
-    #[inline(always)]
-    fn vectors(&self) -> usize {
-        self.numbers.len() / BLOCK
-    }
-}
-
 /// The weighted sums of a block's value rows.
 pub(crate) struct ValuesArgs<'a> {
     /// `[n]`
-    pub(super) weights: &'a [Row<f32>],
-    /// `[n]`
-    pub(super) spans: &'a [Span],
-    /// The head's values, `[64][vectors]`, as the element stores them.
+    pub(super) weights: &'a [Pairs],
+    /// The weights' steps, `[n]`.
+    pub(super) steps: &'a [f32],
+    /// Pairs of positions: all others have no weight.
+    pub(super) pairs: Range<usize>,
+    /// The head's values, as the source has them.
     pub(super) v: &'a [u8],
+    /// Of the positions' steps.
+    pub(super) inverses: &'a Row<f32>,
     /// `[n][vectors]`
     pub(super) o: &'a mut [[f32; 16]],
     /// Memory that will be read next.
@@ -232,173 +397,104 @@ pub(crate) struct ValuesArgs<'a> {
 }
 
 /// [`ValuesArgs`]' kernel.
-pub(crate) struct Values<E>(PhantomData<E>);
+pub(crate) struct Values<V>(PhantomData<V>);
 
-/// `o[i] += Σ w[i][p] v[p]` over the positions of `span`, for the `P` vectors from `first` on.
+/// The sums for the `P` vectors from `first` on, of the `N` queries from `query` on.
 #[inline(always)]
-fn values_tile<S: Simd, E: Element, const N: usize, const P: usize>(
+fn values_tile<S: Simd, V: Source, const N: usize, const P: usize>(
     s: S,
-    weights: &[&[f32; BLOCK]; N],
-    span: Span,
-    v: V<'_, E>,
-    o: &mut [[f32; 16]],
+    args: &mut ValuesArgs<'_>,
+    query: usize,
+    vectors: usize,
     first: usize,
-    ahead: Ahead,
 ) {
-    let vectors = v.vectors();
-    let run = |j: usize| (first + j) * 16 / E::RUN;
-    let mut scales = [E::scales(s, v.scales, run(0)); P];
+    let v = V::view(args.v, args.inverses);
+    let ahead = Ahead::new(args.ahead, args.weights);
+    let mut scales = [V::value_scales(s, v, V::run_of(first)); P];
     for j in 1..P {
-        scales[j] = E::scales(s, v.scales, run(j));
+        scales[j] = V::value_scales(s, v, V::run_of(first + j));
     }
-    let mut acc = [[s.zero(); P]; N];
-    for i in 0..N {
-        let o: &[[f32; 16]; P] = o[i * vectors + first..].first_chunk().expect("P vectors");
-        for j in 0..P {
-            acc[i][j] = s.load(&o[j]);
-        }
-    }
-    let mut p = span.from;
-    while p < span.to.min(BLOCK) {
-        // Spread over the tiles of a block, this asks for about as much as the block's values are
-        // (more where few vectors pass at once): the keys of the next, where both are of one size.
-        let lines = (P * size_of::<E::Of>()).div_ceil(4);
+    let weights: &[Pairs; N] = args.weights[query..].first_chunk().expect("N weights");
+    let mut acc = [[s.zero_i32(); P]; N];
+    // Spread over the tiles of a block, this asks for about as much as the block's values are: the
+    // keys of the next, where both are of one size.
+    let lines = (args.v.len() / 64 * P).div_ceil(vectors * BLOCK / 2);
+    let mut pair = args.pairs.start;
+    while pair < args.pairs.end.min(BLOCK / 2) {
         for line in 0..lines {
-            s.prefetch_far(ahead.line((first / P * BLOCK + p) * lines + line));
+            s.prefetch_far(ahead.line((first / P * (BLOCK / 2) + pair) * lines + line));
         }
-        let row: &[[E::Of; 16]; P] = v.numbers[p * vectors + first..]
-            .first_chunk()
-            .expect("P vectors");
-        let mut values = [s.zero(); P];
+        let mut values = [s.zero_i32(); P];
         for j in 0..P {
-            values[j] = E::value(s, &row[j], &scales[j], p);
+            values[j] = V::value_pair(s, v, vectors, pair, first + j, &scales[j]);
         }
         for i in 0..N {
-            let w = s.splat(weights[i][p]);
+            let w = s.splat_i32(weights[i][pair]);
             for j in 0..P {
-                acc[i][j] = s.fma(w, values[j], acc[i][j]);
+                acc[i][j] = s.dot_i16(acc[i][j], values[j], w);
             }
         }
-        p += 1;
+        pair += 1;
     }
     for i in 0..N {
-        let o: &mut [[f32; 16]; P] = o[i * vectors + first..]
+        let step = s.splat(args.steps[query + i]);
+        let o: &mut [[f32; 16]; P] = args.o[(query + i) * vectors + first..]
             .first_chunk_mut()
             .expect("P vectors");
         for j in 0..P {
-            s.store(acc[i][j], &mut o[j]);
+            s.store(s.mul(s.i32_to_f32(acc[i][j]), step), &mut o[j]);
         }
     }
 }
 
-/// All vectors of `N` queries that attend to the same `span`, in tiles as wide as in
-/// [`scores_of`].
+/// All vectors of `N` queries, in tiles as wide as in [`scores_of`].
 #[inline(always)]
-fn values_of<S: Simd, E: Element, const N: usize>(
+fn values_of<S: Simd, V: Source, const N: usize>(
     s: S,
-    weights: &[Row<f32>],
-    span: Span,
-    v: V<'_, E>,
-    o: &mut [[f32; 16]],
-    ahead: Ahead,
+    args: &mut ValuesArgs<'_>,
+    query: usize,
+    vectors: usize,
 ) {
-    let mut rows = [&[0.0; BLOCK]; N];
-    for i in 0..N {
-        rows[i] = weights[i].as_flattened().first_chunk().expect("a row");
-    }
-    let vectors = v.vectors();
     let mut first = 0;
     if S::MANY_REGISTERS {
         while first + 4 <= vectors {
-            values_tile::<S, E, N, 4>(s, &rows, span, v, o, first, ahead);
+            values_tile::<S, V, N, 4>(s, args, query, vectors, first);
             first += 4;
         }
     } else if S::ONE_BY_ONE {
         // As narrow as the rest below.
     } else if N == 1 {
         while first + 4 <= vectors {
-            values_tile::<S, E, N, 4>(s, &rows, span, v, o, first, ahead);
+            values_tile::<S, V, N, 4>(s, args, query, vectors, first);
             first += 4;
         }
     } else if N == 2 {
         while first + 2 <= vectors {
-            values_tile::<S, E, N, 2>(s, &rows, span, v, o, first, ahead);
+            values_tile::<S, V, N, 2>(s, args, query, vectors, first);
             first += 2;
         }
     }
     while first < vectors {
-        values_tile::<S, E, N, 1>(s, &rows, span, v, o, first, ahead);
+        values_tile::<S, V, N, 1>(s, args, query, vectors, first);
         first += 1;
     }
 }
 
-/// Each query by itself, over what `part` takes of its span.
-#[inline(always)]
-fn values_each<S: Simd, E: Element>(s: S, args: &mut ValuesArgs<'_>, part: Span) {
-    let v = V::<E>::new(args.v);
-    let vectors = v.vectors();
-    let near = Ahead::new(&[], args.weights);
-    for (i, span) in args.spans.iter().enumerate() {
-        let span = Span {
-            from: span.from.max(part.from),
-            to: span.to.min(part.to),
-        };
-        if !span.is_empty() {
-            let o = &mut args.o[i * vectors..][..vectors];
-            values_of::<S, E, 1>(s, &args.weights[i..=i], span, v, o, near);
-        }
-    }
-}
-
-impl<E: Element> Kernel for Values<E> {
+impl<V: Source> Kernel for Values<V> {
     type Args<'a> = ValuesArgs<'a>;
     type Out = ();
 
-    /// Positions that all queries attend to are done for all at once. Before and after those
-    /// come, one query at a time, the positions that some do not attend to: the edge of the
-    /// causal mask, or of the window.
     #[inline(always)]
     fn run<S: Simd>(s: S, mut args: Self::Args<'_>) {
         let n = args.weights.len();
-        let v = V::<E>::new(args.v);
-        assert!(args.spans.len() == n && args.o.len() == n * v.vectors());
-        for o in args.o.iter_mut() {
-            s.store(s.zero(), o);
-        }
-        let mut common = Span { from: 0, to: BLOCK };
-        for span in args.spans {
-            common.from = common.from.max(span.from);
-            common.to = common.to.min(span.to);
-        }
-        if common.is_empty() || S::ONE_BY_ONE {
-            common = Span {
-                from: BLOCK,
-                to: BLOCK,
-            };
-        }
-        values_each::<S, E>(
-            s,
-            &mut args,
-            Span {
-                from: 0,
-                to: common.from,
-            },
-        );
+        let vectors = V::vectors(V::view(args.v, args.inverses)) / (BLOCK / 2);
+        assert!(args.steps.len() == n && args.o.len() == n * vectors);
         if S::ONE_BY_ONE {
-            return;
+            for i in 0..n {
+                values_of::<S, V, 1>(s, &mut args, i, vectors);
+            }
+        } else {
+            with_count!(n, values_of::<S, V>(s, &mut args, 0, vectors));
         }
-        let ahead = Ahead::new(args.ahead, args.weights);
-        with_count!(
-            n,
-            values_of::<S, E>(s, args.weights, common, v, args.o, ahead)
-        );
-        values_each::<S, E>(
-            s,
-            &mut args,
-            Span {
-                from: common.to,
-                to: BLOCK,
-            },
-        );
     }
 }

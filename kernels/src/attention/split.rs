@@ -4,9 +4,10 @@
 //! merges them in ascending order. Both do what [`super::AttentionJob`] does, piece by piece, so
 //! the bits are the same.
 
-use super::job::{AttentionInput, Direct, Plan};
+use super::job::{AttentionInput, Panel, Plan};
 use super::kernels::Partial;
-use super::workspace::{Scratch, lane_vectors};
+use super::tile::Direct;
+use super::workspace::{BlockScratch, Carver, Cut, Scratch, lane_lines};
 use super::{AttentionWorkspace, QUERIES};
 use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
@@ -48,8 +49,8 @@ impl Split {
 pub struct AttentionSplitJob<'a> {
     plan: Plan<'a>,
     split: Split,
-    scratch: Disjoint<'a, [f32; 16]>,
-    lane_vectors: usize,
+    scratch: Disjoint<'a, [u8; 64]>,
+    lane_lines: usize,
     o: Disjoint<'a, [f32; 16]>,
     m: Disjoint<'a, f32>,
     l: Disjoint<'a, f32>,
@@ -80,7 +81,7 @@ impl<'a> AttentionSplitJob<'a> {
             plan,
             split,
             scratch: Disjoint::new(&mut workspace.scratch),
-            lane_vectors: lane_vectors(&shape),
+            lane_lines: lane_lines(&shape),
             o: Disjoint::new(&mut workspace.o),
             m: Disjoint::new(&mut workspace.m),
             l: Disjoint::new(&mut workspace.l),
@@ -98,8 +99,7 @@ impl<'a> AttentionSplitJob<'a> {
         };
         let (kv_head, block) = place(item);
         let next = more.then(|| place(item + 1));
-        let head_dim = plan.input.cache.head_dim_k();
-        let cache = plan.input.cache;
+        let pairs = plan.input.cache.head_dim_k().div_ceil(2);
         let span = plan.span(split.pos, block);
         let first = item * group;
         // SAFETY: each block of each head is claimed once.
@@ -110,20 +110,28 @@ impl<'a> AttentionSplitJob<'a> {
                 self.l.slice(first..first + group),
             )
         };
+        let view = plan.stored(kv_head, block, next, scratch.inverses);
         let panels = o
             .chunks_mut(QUERIES * vectors)
             .zip(m.chunks_mut(QUERIES))
             .zip(l.chunks_mut(QUERIES))
-            .zip(scratch.panels[kv_head * group * head_dim..].chunks(QUERIES * head_dim));
-        for (((o, m), l), panel) in panels {
+            .zip(scratch.panels[kv_head * group * pairs..].chunks(QUERIES * pairs))
+            .zip(scratch.scales[kv_head * group..].chunks(QUERIES));
+        for ((((o, m), l), panel), scales) in panels {
             let n = m.len();
+            let panel = Panel {
+                pairs: &panel[..n * pairs],
+                scales: &scales[..n],
+            };
+            let BlockScratch {
+                scores, weights, ..
+            } = &mut scratch.block;
             plan.block::<Direct>(
-                &panel[..n * head_dim],
-                (cache.k_block(kv_head, block), cache.v_block(kv_head, block)),
+                panel,
+                view,
                 &[span; QUERIES][..n],
-                &mut scratch.scores[..n],
+                (scores, weights),
                 Partial { m, l, o },
-                plan.ahead::<Direct>(kv_head, block, next),
             );
         }
     }
@@ -132,29 +140,21 @@ impl<'a> AttentionSplitJob<'a> {
 impl Job for AttentionSplitJob<'_> {
     fn part(&self, part: &Part<'_, Self>) {
         let (plan, split) = (&self.plan, &self.split);
-        let head_dim = plan.input.cache.head_dim_k();
         // SAFETY: one part of a dispatch has this index.
-        let mut scratch = unsafe {
-            Scratch::of_lane(
-                &self.scratch,
-                self.lane_vectors,
-                part.index(),
-                plan.input.n_head,
-                head_dim,
-                split.vectors,
-            )
+        let lane = unsafe { Carver::of_lane(&self.scratch, self.lane_lines, part.index()) };
+        let head_dim_k = plan.input.cache.head_dim_k();
+        let cut = Cut {
+            queries: plan.input.n_head,
+            head_dim_k,
+            vectors: split.vectors,
         };
-        for (kv_head, panels) in scratch
-            .panels
-            .chunks_mut(split.group * head_dim)
-            .take(split.n_kv_heads)
-            .enumerate()
-        {
-            for first in (0..split.group).step_by(QUERIES) {
-                let queries = first..split.group.min(first + QUERIES);
-                let to = &mut panels[first * head_dim..queries.end * head_dim];
-                plan.fill_panel(kv_head, 0, queries, to);
-            }
+        let mut scratch = Scratch::cut(lane, cut);
+        let Scratch { panels, scales, .. } = &mut scratch;
+        let heads = panels
+            .chunks_mut(split.group * head_dim_k.div_ceil(2))
+            .zip(scales.chunks_mut(split.group));
+        for (kv_head, (panels, scales)) in heads.enumerate() {
+            plan.fill_panels(kv_head, 0, split.group, panels, scales);
         }
         while let Some(items) = part.claim(split.n_kv_heads * split.blocks, self.run) {
             for item in items.clone() {
@@ -168,8 +168,8 @@ impl Job for AttentionSplitJob<'_> {
 pub struct AttentionMergeJob<'a> {
     plan: Plan<'a>,
     split: Split,
-    scratch: Disjoint<'a, [f32; 16]>,
-    lane_vectors: usize,
+    scratch: Disjoint<'a, [u8; 64]>,
+    lane_lines: usize,
     o: &'a [[f32; 16]],
     m: &'a [f32],
     l: &'a [f32],
@@ -196,12 +196,12 @@ impl<'a> AttentionMergeJob<'a> {
             Some(split),
             "the workspace holds another split"
         );
-        let lane_vectors = lane_vectors(&workspace.shape());
+        let lane_lines = lane_lines(&workspace.shape());
         AttentionMergeJob {
             plan,
             split,
             scratch: Disjoint::new(&mut workspace.scratch),
-            lane_vectors,
+            lane_lines,
             o: &workspace.o,
             m: &workspace.m,
             l: &workspace.l,
@@ -216,16 +216,13 @@ impl Job for AttentionMergeJob<'_> {
         let vectors = split.vectors;
         let cache = plan.input.cache;
         // SAFETY: one part of a dispatch has this index.
-        let scratch = unsafe {
-            Scratch::of_lane(
-                &self.scratch,
-                self.lane_vectors,
-                part.index(),
-                1,
-                cache.head_dim_k(),
-                vectors,
-            )
+        let lane = unsafe { Carver::of_lane(&self.scratch, self.lane_lines, part.index()) };
+        let cut = Cut {
+            queries: 1,
+            head_dim_k: cache.head_dim_k(),
+            vectors,
         };
+        let scratch = Scratch::cut(lane, cut);
         let n_head = plan.input.n_head;
         while let Some(head) = part.claim_one(n_head) {
             scratch.o.fill([0.0; 16]);

@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::element::{Element, parts_mut};
+use super::element::{Element, PartsMut, parts_mut};
+use super::integers::{KEY_LEVELS, VALUE_LEVELS, step};
 use super::{BLOCK, LayerCache};
 use crate::lanes::{Disjoint, Job, Part};
 use crate::simd::{Kernel, Simd};
@@ -37,17 +38,23 @@ impl<E: Element> Kernel for StoreKeys<E> {
             head_dim,
             ..
         } = args;
-        let (numbers, scales) = parts_mut::<E>(args.block);
+        let PartsMut {
+            steps,
+            numbers,
+            scales,
+        } = parts_mut::<E>(args.block);
         let rows = numbers.as_flattened_mut().as_chunks_mut::<BLOCK>().0;
         // A chunk of each key at a time, transposed through this.
         let mut narrow = [E::EMPTY; BLOCK];
         let mut marks = [E::UNMARKED; BLOCK];
+        let mut sizes = [s.zero_i32(); BLOCK];
         let chunk = E::EMPTY.as_ref().len() * 16;
         for (c, rows) in rows.chunks_mut(chunk).enumerate() {
             let elements = c * chunk..head_dim.min((c + 1) * chunk);
             for t in 0..tokens {
                 let key = &args.rows[t * args.stride..][..head_dim];
                 marks[t] = E::pack(s, &key[elements.clone()], narrow[t].as_mut());
+                sizes[t] = s.max_u32(sizes[t], E::sizes(s, narrow[t].as_ref(), marks[t]));
             }
             for (i, row) in rows.iter_mut().enumerate() {
                 let row = &mut row[first..first + tokens];
@@ -58,6 +65,10 @@ impl<E: Element> Kernel for StoreKeys<E> {
             for (t, mark) in marks.iter().enumerate().take(tokens) {
                 E::mark(scales, c, first + t, *mark);
             }
+        }
+        for t in 0..tokens {
+            let largest = f32::from_bits(s.reduce_max_u32(sizes[t]));
+            steps[first + t] = step(largest, KEY_LEVELS);
         }
     }
 }
@@ -71,13 +82,18 @@ impl<E: Element> Kernel for StoreValues<E> {
 
     #[inline(always)]
     fn run<S: Simd>(s: S, args: StoreArgs<'_>) {
-        let (numbers, scales) = parts_mut::<E>(args.block);
+        let PartsMut {
+            steps,
+            numbers,
+            scales,
+        } = parts_mut::<E>(args.block);
         let vectors = numbers.len() / BLOCK;
         let chunk = E::EMPTY.as_ref().len();
         for t in 0..args.tokens {
             let p = args.first + t;
             let value = &args.rows[t * args.stride..][..args.head_dim];
             let row = &mut numbers[p * vectors..][..vectors];
+            let mut sizes = s.zero_i32();
             for (c, (to, from)) in row
                 .chunks_mut(chunk)
                 .zip(value.chunks(16 * chunk))
@@ -85,7 +101,10 @@ impl<E: Element> Kernel for StoreValues<E> {
             {
                 let mark = E::pack(s, from, to);
                 E::mark(scales, c, p, mark);
+                sizes = s.max_u32(sizes, E::sizes(s, to, mark));
             }
+            let largest = f32::from_bits(s.reduce_max_u32(sizes));
+            steps[p] = step(largest, VALUE_LEVELS);
         }
     }
 }

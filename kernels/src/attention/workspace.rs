@@ -1,13 +1,16 @@
 //! Scratch memory of attention, allocated once.
 
-use super::kernels::Row;
+use super::kernels::{Pairs, Row};
 use super::{BLOCK, QUERIES};
 use crate::lanes::Disjoint;
-use crate::memory::{AllocError, HugeBuffer};
+use crate::memory::{AllocError, HugeBuffer, Plain, cast_mut};
 
-/// Queries that share one widening of a block, about: a multiple of [`QUERIES`], and large enough
-/// that widening is a small part of the work on a block.
-pub(super) const TILE_QUERIES: usize = 8 * QUERIES;
+/// Queries that share one repacking of a block, about: a multiple of [`QUERIES`], and large enough
+/// that repacking is a small part of the work on a block.
+pub(super) const TILE_QUERIES: usize = 16 * QUERIES;
+
+/// Bytes in the unit that scratch is measured in.
+const LINE: usize = 64;
 
 /// What an [`AttentionWorkspace`] must serve: the largest of each over all layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +33,7 @@ pub struct AttentionShape {
 pub struct AttentionWorkspace {
     shape: AttentionShape,
     /// Per lane, see [`Scratch`].
-    pub(super) scratch: HugeBuffer<[f32; 16]>,
+    pub(super) scratch: HugeBuffer<[u8; LINE]>,
     /// Partial results: `[blocks][n_head][vectors]`.
     pub(super) o: HugeBuffer<[f32; 16]>,
     /// Their maxima, then their sums: `[blocks][n_head]`.
@@ -53,7 +56,7 @@ impl AttentionWorkspace {
         product(shape.head_dim_k.max(shape.head_dim_v), 1 << 20)?;
         product(shape.n_head, 1 << 20)?;
         let lane = product(queries(&shape), shape.head_dim_k.max(shape.head_dim_v))
-            .map(|_| lane_vectors(&shape))?;
+            .map(|_| lane_lines(&shape))?;
         Ok(AttentionWorkspace {
             shape,
             scratch: HugeBuffer::zeroed(product(shape.lanes, lane)?)?,
@@ -80,68 +83,179 @@ fn queries(shape: &AttentionShape) -> usize {
     TILE_QUERIES.max(shape.n_head)
 }
 
-/// Vectors of sixteen in one lane's scratch.
-pub(super) fn lane_vectors(shape: &AttentionShape) -> usize {
-    let queries = queries(shape);
+/// What a lane's scratch is cut for.
+#[derive(Clone, Copy)]
+pub(super) struct Cut {
+    pub(super) queries: usize,
+    pub(super) head_dim_k: usize,
+    /// Vectors of sixteen in a value.
+    pub(super) vectors: usize,
+}
+
+impl Cut {
+    /// Pairs in a key.
+    fn pairs(self) -> usize {
+        self.head_dim_k.div_ceil(2)
+    }
+}
+
+/// Lines in one lane's scratch, whatever the level.
+pub(super) fn lane_lines(shape: &AttentionShape) -> usize {
+    panels_lines(shape).max(tiles_lines(shape))
+}
+
+/// Queries that share one repacking of a block on tile registers, which multiply so much faster
+/// that repacking must be paid for by more: a multiple of [`TILE_ROWS`].
+pub(super) const AMX_QUERIES: usize = 512;
+
+/// Queries in a tile register.
+pub(super) const TILE_ROWS: usize = 16;
+
+/// Bytes of a tile register.
+const TILE_BYTES: usize = 1024;
+
+/// Lines of [`Scratch`].
+fn panels_lines(shape: &AttentionShape) -> usize {
+    let cut = Cut {
+        queries: queries(shape),
+        head_dim_k: shape.head_dim_k,
+        vectors: shape.head_dim_v.div_ceil(16),
+    };
+    let floats = |n: usize| n.div_ceil(16);
+    floats(cut.queries * cut.pairs())
+        + 3 * floats(cut.queries)
+        + cut.queries * cut.vectors
+        + QUERIES * (size_of::<Row<f32>>() + size_of::<Pairs>()) / LINE
+        + QUERIES * cut.vectors
+        + 2 * size_of::<Row<f32>>() / LINE
+        + floats(BLOCK) * cut.pairs()
+        + BLOCK / 2 * cut.vectors
+}
+
+/// Lines of [`TileScratch`].
+fn tiles_lines(shape: &AttentionShape) -> usize {
     let vectors = shape.head_dim_v.div_ceil(16);
-    let panel = (queries * shape.head_dim_k).div_ceil(16);
-    let sums = 2 * queries.div_ceil(16);
-    let block = QUERIES * (BLOCK / 16 + vectors);
-    let wide = shape.head_dim_k * (BLOCK / 16) + BLOCK * vectors;
-    panel + sums + block + queries * vectors + wide
+    let k_tiles = shape.head_dim_k.div_ceil(64);
+    let queries = AMX_QUERIES.max(shape.n_head).next_multiple_of(TILE_ROWS);
+    let digits = 2 * (queries / TILE_ROWS * k_tiles + 4 * k_tiles + vectors) * TILE_BYTES;
+    digits / LINE
+        + 3 * queries.div_ceil(16)
+        + queries * vectors
+        + 2 * size_of::<Row<f32>>() / LINE
+}
+
+/// Memory that is handed out from its beginning, line by line.
+pub(super) struct Carver<'a>(&'a mut [u8]);
+
+impl<'a> Carver<'a> {
+    /// Lane `index`'s memory.
+    ///
+    /// # Safety
+    ///
+    /// - No other memory of the same lane is in use.
+    pub(super) unsafe fn of_lane(
+        all: &'a Disjoint<'_, [u8; LINE]>,
+        lane_lines: usize,
+        index: usize,
+    ) -> Carver<'a> {
+        // SAFETY: lanes' ranges are disjoint; the caller vouches for this lane's.
+        let lane = unsafe { all.slice(index * lane_lines..(index + 1) * lane_lines) };
+        Carver(lane.as_flattened_mut())
+    }
+
+    /// The next `n` of anything.
+    pub(super) fn take<T: Plain>(&mut self, n: usize) -> &'a mut [T] {
+        let bytes = n * size_of::<T>();
+        let (taken, rest) = std::mem::take(&mut self.0).split_at_mut(bytes.next_multiple_of(LINE));
+        self.0 = rest;
+        cast_mut(&mut taken[..bytes])
+    }
 }
 
 /// One lane's scratch for a tile of queries.
 pub(super) struct Scratch<'a> {
-    /// Query panels of up to [`QUERIES`] each, `[head_dim_k][n]`, one after another.
-    pub(super) panels: &'a mut [f32],
+    /// Query panels of up to [`QUERIES`] each, `[head_dim_k / 2][n]` pairs, one after another.
+    pub(super) panels: &'a mut [i32],
+    /// What each query's scores are multiplied by, `[queries]`.
+    pub(super) scales: &'a mut [f32],
     /// Running maxima and sums, `[queries]`.
     pub(super) m: &'a mut [f32],
     pub(super) l: &'a mut [f32],
     /// Running outputs, `[queries][vectors]`.
     pub(super) o: &'a mut [[f32; 16]],
-    /// Scores of one panel, `[QUERIES]`.
+    /// One panel on one block.
+    pub(super) block: BlockScratch<'a>,
+    /// The inverses of a block's steps, of keys and of values.
+    pub(super) inverses: &'a mut [Row<f32>],
+    /// A repacked block: pairs of keys, `[head_dim_k / 2][64]`, and of values, `[32][vectors]`.
+    pub(super) k: &'a mut [[i32; 16]],
+    pub(super) v: &'a mut [[i32; 16]],
+}
+
+/// Scratch for one panel on one block.
+pub(super) struct BlockScratch<'a> {
+    /// Scores, `[QUERIES]`.
     pub(super) scores: &'a mut [Row<f32>],
-    /// Outputs of one panel on one block, `[QUERIES][vectors]`.
-    pub(super) block_o: &'a mut [[f32; 16]],
-    /// A widened block: keys `[head_dim_k]`, values `[64][vectors]`.
-    pub(super) k: &'a mut [Row<f32>],
-    pub(super) v: &'a mut [[f32; 16]],
+    /// Weights, `[QUERIES]`.
+    pub(super) weights: &'a mut [Pairs],
+    /// Outputs, `[QUERIES][vectors]`.
+    pub(super) o: &'a mut [[f32; 16]],
 }
 
 impl<'a> Scratch<'a> {
-    /// Lane `index`'s scratch, cut for tiles of `queries` with the given head sizes.
-    ///
-    /// # Safety
-    ///
-    /// - No other scratch of the same lane is in use.
-    pub(super) unsafe fn of_lane(
-        all: &'a Disjoint<'_, [f32; 16]>,
-        lane_vectors: usize,
-        index: usize,
-        queries: usize,
-        head_dim_k: usize,
-        vectors: usize,
-    ) -> Scratch<'a> {
-        // SAFETY: lanes' ranges are disjoint; the caller vouches for this lane's.
-        let lane = unsafe { all.slice(index * lane_vectors..(index + 1) * lane_vectors) };
-        let (panels, lane) = lane.split_at_mut((queries * head_dim_k).div_ceil(16));
-        let (m, lane) = lane.split_at_mut(queries.div_ceil(16));
-        let (l, lane) = lane.split_at_mut(queries.div_ceil(16));
-        let (o, lane) = lane.split_at_mut(queries * vectors);
-        let (scores, lane) = lane.split_at_mut(QUERIES * (BLOCK / 16));
-        let (block_o, lane) = lane.split_at_mut(QUERIES * vectors);
-        let (k, lane) = lane.split_at_mut(head_dim_k * (BLOCK / 16));
-        let (v, _) = lane.split_at_mut(BLOCK * vectors);
+    /// Cuts a lane's memory.
+    pub(super) fn cut(mut lane: Carver<'a>, cut: Cut) -> Scratch<'a> {
         Scratch {
-            panels: panels.as_flattened_mut(),
-            m: &mut m.as_flattened_mut()[..queries],
-            l: &mut l.as_flattened_mut()[..queries],
-            o,
-            scores: scores.as_chunks_mut().0,
-            block_o,
-            k: k.as_chunks_mut().0,
-            v,
+            panels: lane.take(cut.queries * cut.pairs()),
+            scales: lane.take(cut.queries),
+            m: lane.take(cut.queries),
+            l: lane.take(cut.queries),
+            o: lane.take(cut.queries * cut.vectors),
+            block: BlockScratch {
+                scores: lane.take(QUERIES),
+                weights: lane.take(QUERIES),
+                o: lane.take(QUERIES * cut.vectors),
+            },
+            inverses: lane.take(2),
+            k: lane.take(BLOCK / 16 * cut.pairs()),
+            v: lane.take(BLOCK / 2 * cut.vectors),
+        }
+    }
+}
+
+/// One lane's scratch for a tile of queries on tile registers. Bytes of integers come as two planes
+/// of signed digits, high and low.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(super) struct TileScratch<'a> {
+    /// Queries, `[queries / 16][head_dim_k / 64][2]` tiles.
+    pub(super) q: &'a mut [[[[u8; 64]; TILE_ROWS]; 2]],
+    /// What each query's scores are multiplied by, then running maxima and sums, `[queries / 16]`.
+    pub(super) scales: &'a mut [[f32; TILE_ROWS]],
+    pub(super) m: &'a mut [[f32; TILE_ROWS]],
+    pub(super) l: &'a mut [[f32; TILE_ROWS]],
+    /// Running outputs, `[queries][vectors]`.
+    pub(super) o: &'a mut [[f32; 16]],
+    /// The inverses of a block's steps, of keys and of values.
+    pub(super) inverses: &'a mut [Row<f32>],
+    /// A repacked block's rows: keys `[head_dim_k / 64][4][2]` tiles, values `[vectors][2]` tiles.
+    pub(super) k: &'a mut [[i32; 16]],
+    pub(super) v: &'a mut [[i32; 16]],
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+impl<'a> TileScratch<'a> {
+    /// Cuts a lane's memory; `cut.queries` is a multiple of [`TILE_ROWS`].
+    pub(super) fn cut(mut lane: Carver<'a>, cut: Cut) -> TileScratch<'a> {
+        let (tiles, k_tiles) = (cut.queries / TILE_ROWS, cut.head_dim_k.div_ceil(64));
+        TileScratch {
+            q: lane.take(tiles * k_tiles),
+            scales: lane.take(tiles),
+            m: lane.take(tiles),
+            l: lane.take(tiles),
+            o: lane.take(cut.queries * cut.vectors),
+            inverses: lane.take(2),
+            k: lane.take(k_tiles * 4 * 2 * TILE_ROWS),
+            v: lane.take(cut.vectors * 2 * TILE_ROWS),
         }
     }
 }

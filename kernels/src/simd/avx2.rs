@@ -253,6 +253,19 @@ impl<P: Products> Simd for Ymm<P> {
             let b = _mm_unpacklo_epi32(_mm256_castsi256_si128(b), _mm256_extracti128_si256::<1>(b));
             _mm_storeu_si128(to.as_mut_ptr().cast(), _mm_unpacklo_epi64(a, b))
         }}
+        fn store_low_halves(v: I, to: &mut [u16; 16]) -> () {{
+            // Cleared upper halves pack without saturation; packing works in 128-bit halves.
+            let low = _mm256_set1_epi32(0xffff);
+            let v = _mm256_packus_epi32(_mm256_and_si256(v[0], low), _mm256_and_si256(v[1], low));
+            let v = _mm256_permute4x64_epi64::<0b11_01_10_00>(v);
+            _mm256_storeu_si256(to.as_mut_ptr().cast(), v)
+        }}
+        fn pair_i16(low: I, high: I) -> I {
+            [
+                _mm256_blend_epi16::<0b1010_1010>(low[0], _mm256_slli_epi32::<16>(high[0])),
+                _mm256_blend_epi16::<0b1010_1010>(low[1], _mm256_slli_epi32::<16>(high[1])),
+            ]
+        }
         fn splat_i32(x: i32) -> I { [_mm256_set1_epi32(x); 2] }
         fn load_i32(from: &[i32; 16]) -> I {
             [

@@ -105,6 +105,12 @@ impl Simd for Avx512 {
         fn store_low_bytes(v: __m512i, to: &mut [u8; 16]) -> () {
             _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(v))
         }
+        fn store_low_halves(v: __m512i, to: &mut [u16; 16]) -> () {
+            _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(v))
+        }
+        fn pair_i16(low: __m512i, high: __m512i) -> __m512i {
+            _mm512_mask_blend_epi16(0xaaaa_aaaa, low, _mm512_slli_epi32::<16>(high))
+        }
         fn splat_i32(x: i32) -> __m512i { _mm512_set1_epi32(x) }
         fn load_i32(from: &[i32; 16]) -> __m512i { _mm512_loadu_si512(from.as_ptr().cast()) }
         fn store_i32(v: __m512i, to: &mut [i32; 16]) -> () {

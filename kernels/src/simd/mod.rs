@@ -166,6 +166,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn load_i8(self, from: &[i8; 16]) -> Self::Int;
     /// The low byte of each `i32`.
     fn store_low_bytes(self, v: Self::Int, to: &mut [u8; 16]);
+    /// The low sixteen bits of each `i32`.
+    fn store_low_halves(self, v: Self::Int, to: &mut [u16; 16]);
+    /// The low sixteen bits of each `i32` of `low`, and above them those of `high`.
+    fn pair_i16(self, low: Self::Int, high: Self::Int) -> Self::Int;
 
     // ---- sixteen i32 (arithmetic wraps) ----
 

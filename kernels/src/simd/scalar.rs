@@ -233,6 +233,15 @@ impl Simd for Scalar {
     }
 
     #[inline(never)]
+    fn store_low_halves(self, v: [i32; 16], to: &mut [u16; 16]) {
+        *to = map(v, |x| x as u16);
+    }
+    #[inline(never)]
+    fn pair_i16(self, low: [i32; 16], high: [i32; 16]) -> [i32; 16] {
+        zip(low, high, |low, high| (low & 0xffff) | high << 16)
+    }
+
+    #[inline(never)]
     fn splat_i32(self, x: i32) -> [i32; 16] {
         [x; 16]
     }

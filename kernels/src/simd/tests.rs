@@ -134,6 +134,7 @@ impl Kernel for All {
         let sum = s.dot_u8(s.zero_i32(), ones, symmetric);
         let biased = s.dot_i8(i, s.i8_operand(any), symmetric);
         int! { sub_i32(biased, s.mul_i32(sum, s.splat_i32(S::I8_BIAS))); }
+        int! { pair_i16(i, any); }
 
         let mut half = [0; 16];
         s.store_f16(a, &mut half);
@@ -146,6 +147,9 @@ impl Kernel for All {
         let mut low = [0; 16];
         s.store_low_bytes(i, &mut low);
         out.push(("store_low_bytes", low.map(u32::from).to_vec()));
+        let mut low = [0; 16];
+        s.store_low_halves(i, &mut low);
+        out.push(("store_low_halves", low.map(u32::from).to_vec()));
         let mut bytes = [0; 64];
         s.store_bytes(i, &mut bytes);
         out.push(("store_bytes", bytes.map(u32::from).to_vec()));

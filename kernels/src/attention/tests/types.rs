@@ -20,6 +20,10 @@ fn laid_out(case: &Case, data: &Data) -> Vec<u8> {
                 .collect(),
         };
         let mut out = Vec::new();
+        for values in &rows {
+            let (_, step) = super::row(&stored(ty, values), 2047.0);
+            out.extend(step.to_le_bytes());
+        }
         let quantized: Vec<Vec<test_util::Quantized>> = match ty {
             CacheType::Q8_0 => rows
                 .iter()
@@ -51,7 +55,8 @@ fn laid_out(case: &Case, data: &Data) -> Vec<u8> {
     };
     for block in 0..case.end().div_ceil(64) {
         for head in 0..n_kv {
-            let of = |p| row(&data.k, 64 * block + p, head, dim_k, dim_k);
+            let padded = dim_k.next_multiple_of(2);
+            let of = |p| row(&data.k, 64 * block + p, head, dim_k, padded);
             bytes.extend(part(case.types.0, &of, true));
         }
         for head in 0..n_kv {
@@ -227,7 +232,7 @@ fn batch_splits_give_the_same_bits_with_every_type() {
                     ..case.input(&q, &cache)
                 };
                 let out = &mut out[tokens.start * 6 * 32..tokens.end * 6 * 32];
-                serial(&mut AttentionJob::<Widened>::new(
+                serial(&mut AttentionJob::<Repacked>::new(
                     kernels,
                     input,
                     &mut workspace,
@@ -262,11 +267,12 @@ fn sizes_are_those_of_the_types_and_odd_heads_are_refused() {
         (CacheType::Q8_0, 34),
         (CacheType::F32, 128),
     ] {
-        assert_eq!(bytes(ty, ty), 1024 * position / 32 * of_32, "{ty}");
+        let steps = 1024 * 3 * 2 * 4;
+        assert_eq!(bytes(ty, ty), 1024 * position / 32 * of_32 + steps, "{ty}");
         assert_eq!(ty.name().parse(), Ok(ty));
     }
     let mixed = bytes(CacheType::Q8_0, CacheType::F32);
-    assert_eq!(mixed, 1024 * 3 * (64 * 34 / 32 + 128 * 4));
+    assert_eq!(mixed, 1024 * 3 * (64 * 34 / 32 + 4 + 128 * 4 + 4));
     assert!("q4_0".parse::<CacheType>().is_err());
     for (dims, types, refused) in [
         (

@@ -5,7 +5,7 @@ use crate::engine::Route;
 use emel_kernels::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
     AttentionWorkspace, CacheReading, CacheShape, CacheType, Direct, LaneError, LayerCache,
-    StoreKvJob, Widened, serial,
+    StoreKvJob, Repacked, serial,
 };
 use std::marker::PhantomData;
 
@@ -87,7 +87,7 @@ impl Heads {
             (Box::new(Split(attention)), variant)
         } else if widens {
             let variant = "blocks of 64 positions, widened to f32 once a tile of queries";
-            (Box::new(Whole::<Widened>(attention, PhantomData)), variant)
+            (Box::new(Whole::<Repacked>(attention, PhantomData)), variant)
         } else {
             let variant = "blocks of 64 positions, read as f16";
             (Box::new(Whole::<Direct>(attention, PhantomData)), variant)

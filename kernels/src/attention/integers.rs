@@ -1,0 +1,141 @@
+//! Rows as integers: what attention's products multiply.
+//!
+//! A row of numbers (a query, a key, a value, the weights of a block) is taken as integers times
+//! one step, the row's largest size over the number of levels. The levels are as many as keep every
+//! sum of products within 32 bits, so that sums are exact and their order is free; see the
+//! definition in [`super`].
+
+use super::kernels::Row;
+use crate::simd::{Kernel, Simd};
+
+/// Levels of a key on either side of zero: eleven bits, as many as the significand of a half has.
+pub(super) const KEY_LEVELS: f32 = 2047.0;
+
+/// Levels of a value on either side of zero.
+pub(super) const VALUE_LEVELS: f32 = 2047.0;
+
+/// Levels of a weight above zero: 64 products with values are below 2^31.
+pub(super) const WEIGHT_LEVELS: f32 = 16383.0;
+
+/// Rows whose largest size is below this, 2^-100, are all zero: the inverse of their step would
+/// overflow.
+pub(super) const LEAST: f32 = f32::from_bits((127 - 100) << 23);
+
+/// Levels of a query on either side of zero: at most thirteen bits, and `head_dim` products with
+/// keys are below 2^31.
+pub(super) const fn query_levels(head_dim: usize) -> f32 {
+    let most = i32::MAX as usize / (KEY_LEVELS as usize * head_dim);
+    if most < 8191 { most as f32 } else { 8191.0 }
+}
+
+/// The step of a row with this largest size. NaN when that is not finite.
+#[inline(always)]
+pub(super) fn step(largest: f32, levels: f32) -> f32 {
+    if !largest.is_finite() {
+        f32::NAN
+    } else if largest < LEAST {
+        0.0
+    } else {
+        largest / levels
+    }
+}
+
+/// What turns a row's numbers into integers: 1 / step, or 0 where the step is 0 or NaN.
+#[inline(always)]
+pub(super) fn inverse(step: f32) -> f32 {
+    if step > 0.0 { 1.0 / step } else { 0.0 }
+}
+
+/// [`inverse`] of each lane.
+#[inline(always)]
+pub(super) fn inverses<S: Simd>(s: S, steps: S::F32) -> S::F32 {
+    let inverse = s.div(s.splat(1.0), steps);
+    s.select(s.lt(s.zero(), steps), inverse, s.zero())
+}
+
+/// The inverses of a block's steps.
+pub(crate) struct InversesArgs<'a> {
+    pub(super) steps: &'a Row<f32>,
+    pub(super) to: &'a mut Row<f32>,
+}
+
+/// [`InversesArgs`]' kernel.
+pub(crate) struct Inverses;
+
+impl Kernel for Inverses {
+    type Args<'a> = InversesArgs<'a>;
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, InversesArgs { steps, to }: InversesArgs<'_>) {
+        for (from, to) in steps.iter().zip(to) {
+            s.store(inverses(s, s.load(from)), to);
+        }
+    }
+}
+
+/// Two integers of sixteen bits as one operand of [`Simd::dot_i16`].
+#[inline(always)]
+pub(super) fn pair(low: u16, high: u16) -> i32 {
+    (u32::from(low) | u32::from(high) << 16).cast_signed()
+}
+
+/// Queries into a panel.
+pub(crate) struct PanelArgs<'a> {
+    /// Where each query begins in `all`, `[n]`.
+    pub(super) rows: &'a [usize],
+    pub(super) all: &'a [f32],
+    pub(super) head_dim: usize,
+    /// What each score is multiplied by.
+    pub(super) scale: f32,
+    /// Pairs of integers, `[head_dim / 2 (rounded up)][n]`.
+    pub(super) panel: &'a mut [i32],
+    /// Each query's step times `scale`, `[n]`.
+    pub(super) scales: &'a mut [f32],
+}
+
+/// A query's step, and its inverse in all lanes.
+#[inline(always)]
+pub(super) fn query_step<S: Simd>(s: S, row: &[f32]) -> (f32, S::F32) {
+    let mut largest = s.zero_i32();
+    let (whole, rest) = row.as_chunks::<16>();
+    for chunk in whole {
+        largest = s.max_u32(largest, s.f32_bits(s.abs(s.load(chunk))));
+    }
+    largest = s.max_u32(largest, s.f32_bits(s.abs(s.load_partial(rest))));
+    let step = step(
+        f32::from_bits(s.reduce_max_u32(largest)),
+        query_levels(row.len()),
+    );
+    (step, s.splat(inverse(step)))
+}
+
+/// [`PanelArgs`]' kernel.
+pub(crate) struct FillPanel;
+
+impl Kernel for FillPanel {
+    type Args<'a> = PanelArgs<'a>;
+    type Out = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(s: S, args: PanelArgs<'_>) {
+        let n = args.rows.len();
+        for (i, &start) in args.rows.iter().enumerate() {
+            let row = &args.all[start..start + args.head_dim];
+            let (step, inverse) = query_step(s, row);
+            args.scales[i] = step * args.scale;
+            let columns = args.panel.chunks_mut(8 * n);
+            for (from, to) in row.chunks(16).zip(columns) {
+                let from = match from.first_chunk() {
+                    Some(from) => s.load(from),
+                    None => s.load_partial(from),
+                };
+                let mut halves = [0; 16];
+                s.store_low_halves(s.round_i32(s.mul(from, inverse)), &mut halves);
+                for (pairs, halves) in to.chunks_mut(n).zip(halves.as_chunks::<2>().0) {
+                    pairs[i] = pair(halves[0], halves[1]);
+                }
+            }
+        }
+    }
+}
