@@ -36,6 +36,13 @@ const EXP_COEFFICIENTS: [f32; 5] = [
 /// for NaN.
 #[inline(always)]
 pub(crate) fn exp<S: Simd>(s: S, x: S::F32) -> S::F32 {
+    let y = exp_of_at_most_0(s, x);
+    s.select(s.le(s.splat(EXP_OVERFLOW), x), s.splat(f32::INFINITY), y)
+}
+
+/// [`exp`] of what is at most 0, or NaN.
+#[inline(always)]
+pub(crate) fn exp_of_at_most_0<S: Simd>(s: S, x: S::F32) -> S::F32 {
     let n = s.round_i32(s.mul(x, s.splat(LOG2_E)));
     let n_float = s.i32_to_f32(n);
     let r = s.fnma(n_float, s.splat(LN2_HIGH), x);
@@ -50,8 +57,7 @@ pub(crate) fn exp<S: Simd>(s: S, x: S::F32) -> S::F32 {
     // the exponent field neither under- nor overflows it. For a NaN, n is i32::MIN, which the
     // shift makes 0.
     let y = s.f32_from_bits(s.add_i32(s.f32_bits(p), s.shl(n, 23)));
-    let y = s.select(s.lt(x, s.splat(EXP_LOWEST)), s.zero(), y);
-    s.select(s.le(s.splat(EXP_OVERFLOW), x), s.splat(f32::INFINITY), y)
+    s.select(s.lt(x, s.splat(EXP_LOWEST)), s.zero(), y)
 }
 
 /// x / (1 + e^-x), the sigmoid-weighted linear unit (Hendrycks and Gimpel, 2016).

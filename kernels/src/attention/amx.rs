@@ -23,11 +23,8 @@
 //! Row `r` of `B` holds elements (or positions) `4 r ..` of each of its sixteen columns side by side.
 //! A block is repacked so once for all queries of a tile.
 
-use std::arch::x86_64::{
-    _mm512_broadcast_i32x4, _mm512_packs_epi16, _mm512_shuffle_epi8,
-    _mm512_slli_epi16, _mm512_srai_epi16, _mm512_add_epi16, _mm512_set1_epi16, _mm512_sub_epi16,
-    _mm_setr_epi8,
-};
+use std::arch::x86_64::*;
+use std::ops::Range;
 
 use super::BLOCK;
 use super::element::{Codec, Codecs, Eight, Element, Half, Single};
@@ -41,7 +38,7 @@ use super::workspace::{AMX_QUERIES, Cut, TILE_ROWS, TileScratch};
 use crate::amx::Amx;
 use crate::amx::tiles::{Config, Tiles};
 use crate::elementwise::Softcap;
-use crate::math::exp;
+use crate::math::{exp, exp_of_at_most_0};
 use crate::simd::{Avx512, Simd};
 
 type F32 = <Avx512 as Simd>::F32;
@@ -99,15 +96,18 @@ unsafe fn vectors() -> Avx512 {
 fn digits(_: Avx512, pairs: [Int; 2]) -> [Int; 2] {
     // SAFETY: the token proves that the processor has the instructions.
     unsafe {
-        let high = |pair| _mm512_srai_epi16::<7>(_mm512_add_epi16(pair, _mm512_set1_epi16(64)));
-        let highs = [high(pairs[0]), high(pairs[1])];
-        let low = |i: usize| _mm512_sub_epi16(pairs[i], _mm512_slli_epi16::<7>(highs[i]));
+        let half = _mm512_set1_epi16(64);
+        let (mut highs, mut lows) = (pairs, pairs);
+        for i in 0..2 {
+            highs[i] = _mm512_srai_epi16::<7>(_mm512_add_epi16(pairs[i], half));
+            lows[i] = _mm512_sub_epi16(pairs[i], _mm512_slli_epi16::<7>(highs[i]));
+        }
         // In each 128 bits packing puts the first pairs of four lanes before their second ones.
         let order = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
         let order = _mm512_broadcast_i32x4(order);
         [
             _mm512_shuffle_epi8(_mm512_packs_epi16(highs[0], highs[1]), order),
-            _mm512_shuffle_epi8(_mm512_packs_epi16(low(0), low(1)), order),
+            _mm512_shuffle_epi8(_mm512_packs_epi16(lows[0], lows[1]), order),
         ]
     }
 }
@@ -183,6 +183,9 @@ fn fill_queries(
     let head_dim = plan.input.cache.head_dim_k();
     let k_tiles = head_dim.div_ceil(64);
     for i in 0..queries {
+        let position = plan.input.pos0 + token + i / plan.group;
+        scratch.positions[i / TILE_ROWS][i % TILE_ROWS] =
+            i32::try_from(position).expect("positions of a model fit 31 bits");
         let start = plan.row(kv_head, token, i);
         let row = &plan.input.q[start..start + head_dim];
         let (step, inverse) = query_step(s, row);
@@ -259,23 +262,113 @@ fn whole(s: Avx512, sums: &DigitSums, row: usize) -> F32 {
     s.i32_to_f32(s.add_i32(s.shl(sum, 7), s.load_i32(&low[row])))
 }
 
-// ---- a tile ----
+// ---- vectors of sixteen queries ----
 
-/// What a lane works with on sixteen queries and a block.
-#[repr(C, align(64))]
-struct Work {
-    sums: [DigitSums; BLOCK / 16],
-    /// Scores, then weights.
-    rows: [Row<f32>; TILE_ROWS],
-    weights: [Bytes; 2],
+/// Row `4 i + c` and column `4 c + i` exchanged, of four times four.
+#[inline(always)]
+fn transposition() -> Int {
+    // SAFETY: callers hold a token.
+    unsafe { _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15) }
 }
 
-impl Work {
-    const EMPTY: Work = Work {
-        sums: [[[[0; 16]; TILE_ROWS]; 3]; BLOCK / 16],
-        rows: [[[0.0; 16]; BLOCK / 16]; TILE_ROWS],
-        weights: [[[0; 64]; TILE_ROWS]; 2],
-    };
+/// An operation that joins two vectors, lane by lane.
+trait Join {
+    fn join(s: Avx512, a: F32, b: F32) -> F32;
+}
+
+/// [`Simd::add`].
+struct Sum;
+
+impl Join for Sum {
+    #[inline(always)]
+    fn join(s: Avx512, a: F32, b: F32) -> F32 {
+        s.add(a, b)
+    }
+}
+
+/// [`Simd::max`].
+struct Max;
+
+impl Join for Max {
+    #[inline(always)]
+    fn join(s: Avx512, a: F32, b: F32) -> F32 {
+        s.max(a, b)
+    }
+}
+
+/// [`Simd::max_u32`] of the bits.
+struct MaxBits;
+
+impl Join for MaxBits {
+    #[inline(always)]
+    fn join(s: Avx512, a: F32, b: F32) -> F32 {
+        s.f32_from_bits(s.max_u32(s.f32_bits(a), s.f32_bits(b)))
+    }
+}
+
+/// Each row's lanes joined: lane `i` with `i + 8`, then `i + 4`, `i + 2`, `i + 1`, as
+/// [`Simd::reduce_add`] does. Lane `r` of the result is row `r`'s.
+#[inline(always)]
+fn reduce<J: Join>(s: Avx512, rows: &[[f32; 16]; TILE_ROWS]) -> F32 {
+    let (mut eight, mut four, mut two) = ([s.zero(); 8], [s.zero(); 4], [s.zero(); 2]);
+    // SAFETY: the token proves that the processor has the instructions.
+    unsafe {
+        for i in 0..8 {
+            let (a, b) = (s.load(&rows[2 * i]), s.load(&rows[2 * i + 1]));
+            eight[i] = J::join(
+                s,
+                _mm512_shuffle_f32x4::<0x44>(a, b),
+                _mm512_shuffle_f32x4::<0xee>(a, b),
+            );
+        }
+        for i in 0..4 {
+            let (a, b) = (eight[2 * i], eight[2 * i + 1]);
+            four[i] = J::join(
+                s,
+                _mm512_shuffle_f32x4::<0x88>(a, b),
+                _mm512_shuffle_f32x4::<0xdd>(a, b),
+            );
+        }
+        for i in 0..2 {
+            let (a, b) = (four[2 * i], four[2 * i + 1]);
+            two[i] = J::join(
+                s,
+                _mm512_shuffle_ps::<0x44>(a, b),
+                _mm512_shuffle_ps::<0xee>(a, b),
+            );
+        }
+        let one = J::join(
+            s,
+            _mm512_shuffle_ps::<0x88>(two[0], two[1]),
+            _mm512_shuffle_ps::<0xdd>(two[0], two[1]),
+        );
+        _mm512_permutexvar_ps(transposition(), one)
+    }
+}
+
+/// The digits of 64 weights, high and low.
+#[inline(always)]
+fn weight_digits(_: Avx512, n: [Int; BLOCK / 16]) -> [Int; 2] {
+    // SAFETY: the token proves that the processor has the instructions.
+    unsafe {
+        // In each 128 bits packing puts four of each vector side by side.
+        let halves = [
+            _mm512_packus_epi32(n[0], n[1]),
+            _mm512_packus_epi32(n[2], n[3]),
+        ];
+        let high = _mm512_packus_epi16(
+            _mm512_srli_epi16::<7>(halves[0]),
+            _mm512_srli_epi16::<7>(halves[1]),
+        );
+        let low = _mm512_packus_epi16(
+            _mm512_and_si512(halves[0], _mm512_set1_epi16(127)),
+            _mm512_and_si512(halves[1], _mm512_set1_epi16(127)),
+        );
+        [
+            _mm512_permutexvar_epi32(transposition(), high),
+            _mm512_permutexvar_epi32(transposition(), low),
+        ]
+    }
 }
 
 /// `v` inside the span, `outside` elsewhere.
@@ -285,127 +378,210 @@ fn mask(s: Avx512, v: F32, span: Span, j: usize, outside: F32) -> F32 {
     s.select(s.first(span.from.saturating_sub(16 * j)), outside, inside)
 }
 
-/// Whether a query attends to all of a block.
-#[inline(always)]
-fn is_whole(span: Span) -> bool {
-    span.from == 0 && span.to == BLOCK
+// ---- a tile ----
+
+/// What a lane works with on sixteen queries and a block.
+#[repr(C, align(64))]
+struct Work {
+    /// Of scores.
+    scores: [DigitSums; BLOCK / 16],
+    /// Of outputs, of vectors in turn.
+    outputs: [DigitSums; 2],
+    /// Scores, then weights.
+    rows: [Row<f32>; TILE_ROWS],
+    weights: [Bytes; 2],
 }
 
-/// Makes weights of the sums in `work`, with what `l`, `m` and the weights' steps are.
+impl Work {
+    const EMPTY: Work = Work {
+        scores: [[[[0; 16]; TILE_ROWS]; 3]; BLOCK / 16],
+        outputs: [[[[0; 16]; TILE_ROWS]; 3]; 2],
+        rows: [[[0.0; 16]; BLOCK / 16]; TILE_ROWS],
+        weights: [[[0; 64]; TILE_ROWS]; 2],
+    };
+}
+
+/// What sixteen queries attend to in a block.
+struct Spans {
+    each: [Span; TILE_ROWS],
+    /// Queries that attend to anything.
+    some: u16,
+    /// Queries that attend to all of it.
+    all: u16,
+}
+
+impl Spans {
+    /// Of the queries at these positions; there may be fewer than sixteen.
+    #[inline(always)]
+    fn of(plan: &Plan<'_>, positions: &[i32; TILE_ROWS], n: usize, block: usize) -> Spans {
+        let mut spans = Spans {
+            each: [Span::default(); TILE_ROWS],
+            some: 0,
+            all: 0,
+        };
+        for r in 0..n.min(TILE_ROWS) {
+            let span = plan.span(positions[r] as usize, block);
+            spans.each[r] = span;
+            spans.some |= u16::from(!span.is_empty()) << r;
+            spans.all |= u16::from(span.from == 0 && span.to == BLOCK) << r;
+        }
+        spans
+    }
+
+    #[inline(always)]
+    fn is_all(&self, r: usize) -> bool {
+        self.all >> r & 1 == 1
+    }
+}
+
+/// Scores of the sums in `work`, as they go into the softmax, into its rows, and their maxima.
 #[inline(always)]
-fn softmax<C: Cap>(
+fn scores<C: Cap>(
     s: Avx512,
     work: &mut Work,
-    spans: &[Span; TILE_ROWS],
+    spans: &Spans,
     (scales, cap): (&Each, f32),
-    (key_steps, value_steps): (&Row<f32>, &Row<f32>),
-) -> (Each, Each, Each) {
-    let (mut m, mut l, mut largest) = ([0.0; TILE_ROWS], [0.0; TILE_ROWS], [0.0; TILE_ROWS]);
+    key_steps: &Row<f32>,
+) -> F32 {
     let lowest = s.splat(f32::NEG_INFINITY);
+    let mut top = [[0.0; 16]; TILE_ROWS];
     for r in 0..TILE_ROWS {
         let scale = s.splat(scales[r]);
         let mut v = [s.zero(); BLOCK / 16];
         for j in 0..v.len() {
-            let score = s.mul(whole(s, &work.sums[j], r), s.load(&key_steps[j]));
+            let score = s.mul(whole(s, &work.scores[j], r), s.load(&key_steps[j]));
             v[j] = C::apply(s, s.mul(score, scale), cap);
         }
-        if !is_whole(spans[r]) {
+        if !spans.is_all(r) {
             for j in 0..v.len() {
-                v[j] = mask(s, v[j], spans[r], j, lowest);
+                v[j] = mask(s, v[j], spans.each[r], j, lowest);
             }
         }
         for j in 0..v.len() {
             s.store(v[j], &mut work.rows[r][j]);
         }
-        m[r] = s.reduce_max(s.max(s.max(v[0], v[1]), s.max(v[2], v[3])));
+        let max = s.max(s.max(v[0], v[1]), s.max(v[2], v[3]));
+        s.store(max, &mut top[r]);
     }
-    for r in 0..TILE_ROWS {
+    // In whatever order: only which zero, and what NaN becomes, could differ, and no result does.
+    reduce::<Max>(s, &top)
+}
+
+/// Weights of some rows of scores, times the values' steps, in their place; each row's sums of
+/// weights, and the bits of the largest.
+#[inline(always)]
+fn weigh(
+    s: Avx512,
+    rows: Range<usize>,
+    scores: &mut [Row<f32>; TILE_ROWS],
+    spans: &Spans,
+    m: &Each,
+    value_steps: &Row<f32>,
+    (sums, largest): (&mut [[f32; 16]; TILE_ROWS], &mut [[f32; 16]; TILE_ROWS]),
+) {
+    for r in rows {
         let top = s.splat(m[r]);
         let mut sum = s.zero();
         let mut v = [s.zero(); BLOCK / 16];
         for j in 0..v.len() {
-            let w = exp(s, s.sub(s.load(&work.rows[r][j]), top));
+            let w = exp_of_at_most_0(s, s.sub(s.load(&scores[r][j]), top));
             sum = s.add(sum, w);
             v[j] = s.mul(w, s.load(&value_steps[j]));
         }
-        if !is_whole(spans[r]) {
+        if !spans.is_all(r) {
             for j in 0..v.len() {
-                v[j] = mask(s, v[j], spans[r], j, s.zero());
+                v[j] = mask(s, v[j], spans.each[r], j, s.zero());
             }
         }
-        let mut bits = s.zero_i32();
         for j in 0..v.len() {
-            bits = s.max_u32(bits, s.f32_bits(s.abs(v[j])));
-            s.store(v[j], &mut work.rows[r][j]);
+            s.store(v[j], &mut scores[r][j]);
         }
-        l[r] = s.reduce_add(sum);
-        largest[r] = f32::from_bits(s.reduce_max_u32(bits));
+        let (low, high) = (MaxBits::join(s, v[0], v[1]), MaxBits::join(s, v[2], v[3]));
+        s.store(MaxBits::join(s, low, high), &mut largest[r]);
+        s.store(sum, &mut sums[r]);
     }
-    // The steps of all queries, as `integers::step` has them.
-    let largest = s.load(&largest);
+}
+
+/// The steps of all queries' weights, as [`super::integers::step`] has them.
+#[inline(always)]
+fn weight_steps(s: Avx512, largest: F32) -> F32 {
     let steps = s.div(largest, s.splat(WEIGHT_LEVELS));
     let steps = s.select(s.lt(largest, s.splat(LEAST)), s.zero(), steps);
     let finite = s.lt(largest, s.splat(f32::INFINITY));
-    let steps = s.select(finite, steps, s.splat(f32::NAN));
+    s.select(finite, steps, s.splat(f32::NAN))
+}
+
+/// Weights as digits.
+#[inline(always)]
+fn round(s: Avx512, work: &mut Work, steps: F32) {
     let mut inverse = [0.0; TILE_ROWS];
     s.store(inverses(s, steps), &mut inverse);
     let [high, low] = &mut work.weights;
     for r in 0..TILE_ROWS {
         let inverse = s.splat(inverse[r]);
-        let to = high[r]
-            .as_chunks_mut()
-            .0
-            .iter_mut()
-            .zip(low[r].as_chunks_mut().0);
-        for (from, (high, low)) in work.rows[r].iter().zip(to) {
-            let n = s.round_i32(s.mul(s.load(from), inverse));
-            s.store_low_bytes(s.shr(n, 7), high);
-            s.store_low_bytes(s.and(n, s.splat_i32(127)), low);
+        let mut n = [s.zero_i32(); BLOCK / 16];
+        for j in 0..n.len() {
+            n[j] = s.round_i32(s.mul(s.load(&work.rows[r][j]), inverse));
         }
+        let digits = weight_digits(s, n);
+        s.store_bytes(digits[0], &mut high[r]);
+        s.store_bytes(digits[1], &mut low[r]);
     }
-    let mut step = [0.0; TILE_ROWS];
-    s.store(steps, &mut step);
-    (m, l, step)
 }
 
-/// The factors of what was and of what comes, and the running maxima and sums with the block's, for
-/// the queries that attend to it.
+/// What multiplies the sums that were, and those of a block.
+struct Factors {
+    was: Each,
+    comes: Each,
+    /// The steps of the block's weights.
+    steps: Each,
+}
+
+/// Joins a block's maxima and sums to the running ones, for the queries that attend to it.
 #[inline(always)]
 fn merge(
     s: Avx512,
-    attends: <Avx512 as Simd>::Mask,
-    block: (&Each, &Each),
+    some: u16,
+    (m_b, l_b, steps): (F32, F32, F32),
     (m, l): (&mut Each, &mut Each),
-) -> (Each, Each) {
-    let (m_old, m_b) = (s.load(m), s.load(block.0));
+) -> Factors {
+    let m_old = s.load(m);
     let top = s.max(m_old, m_b);
     let a = exp(s, s.sub(m_old, top));
     let b = exp(s, s.sub(m_b, top));
     let l_old = s.load(l);
-    let sum = s.fma(l_old, a, s.mul(s.load(block.1), b));
-    s.store(s.select(attends, top, m_old), m);
-    s.store(s.select(attends, sum, l_old), l);
-    let (mut was, mut comes) = ([0.0; TILE_ROWS], [0.0; TILE_ROWS]);
-    s.store(a, &mut was);
-    s.store(b, &mut comes);
-    (was, comes)
+    let sum = s.fma(l_old, a, s.mul(l_b, b));
+    s.store(s.select(some, top, m_old), m);
+    s.store(s.select(some, sum, l_old), l);
+    let mut factors = Factors {
+        was: [0.0; TILE_ROWS],
+        comes: [0.0; TILE_ROWS],
+        steps: [0.0; TILE_ROWS],
+    };
+    s.store(a, &mut factors.was);
+    s.store(b, &mut factors.comes);
+    s.store(steps, &mut factors.steps);
+    factors
 }
 
-/// Adds a vector of the block's outputs to the running ones, `o` `[16][vectors]`.
+/// Joins a vector of the block's outputs to the running ones, `o` `[16][vectors]`.
 #[inline(always)]
 fn join(
     s: Avx512,
     sums: &DigitSums,
-    (steps, was, comes): (&Each, &Each, &Each),
-    rows: &[usize],
+    factors: &Factors,
+    some: u16,
     o: &mut [[f32; 16]],
     (vector, vectors): (usize, usize),
 ) {
-    for &r in rows {
-        let block = s.mul(whole(s, sums, r), s.splat(steps[r]));
-        let o = &mut o[r * vectors + vector];
-        let sum = s.fma(s.load(o), s.splat(was[r]), s.mul(block, s.splat(comes[r])));
-        s.store(sum, o);
+    for (r, o) in o.chunks_exact_mut(vectors).take(TILE_ROWS).enumerate() {
+        if some >> r & 1 == 0 {
+            continue;
+        }
+        let block = s.mul(whole(s, sums, r), s.splat(factors.steps[r]));
+        let o = &mut o[vector];
+        let comes = s.mul(block, s.splat(factors.comes[r]));
+        s.store(s.fma(s.load(o), s.splat(factors.was[r]), comes), o);
     }
 }
 
@@ -429,74 +605,101 @@ unsafe fn run<C: Cap>(args: TileArgs<'_>) {
     let (group, vectors) = (plan.group, plan.vectors);
     let queries = tokens.len() * group;
     let n_tiles = queries.div_ceil(TILE_ROWS);
-    let k_tiles = plan.input.cache.head_dim_k().div_ceil(64);
-    let mut scratch = TileScratch::cut(
-        lane,
-        Cut {
-            queries: n_tiles * TILE_ROWS,
-            head_dim_k: plan.input.cache.head_dim_k(),
-            vectors,
-        },
-    );
+    let head_dim_k = plan.input.cache.head_dim_k();
+    let k_tiles = head_dim_k.div_ceil(64);
+    let cut = Cut {
+        queries: n_tiles * TILE_ROWS,
+        head_dim_k,
+        vectors,
+    };
+    let mut scratch = TileScratch::cut(lane, cut);
     fill_queries(s, plan, (kv_head, tokens.start, queries), &mut scratch);
     scratch.m.fill([f32::NEG_INFINITY; TILE_ROWS]);
     scratch.l.fill([0.0; TILE_ROWS]);
     scratch.o.fill([0.0; 16]);
     let cap = plan.input.softcap.unwrap_or_default();
     let mut work = Work::EMPTY;
+    let (mut sums, mut largest) = ([[0.0; 16]; TILE_ROWS], [[0.0; 16]; TILE_ROWS]);
 
     let pos = |query: usize| plan.input.pos0 + tokens.start + query / group;
-    let blocks = plan.blocks(pos(0), pos(queries - 1));
-    for block in blocks.clone() {
+    for block in plan.blocks(pos(0), pos(queries - 1)) {
         let stored = plan.stored(kv_head, block, None, scratch.inverses);
         plan.repack(&stored, scratch.k, scratch.v);
         // SAFETY: the only value on this thread: nothing that is called below makes one.
         let tiles = unsafe { Tiles::configure(amx, &Config::FULL) };
-        for tile in 0..n_tiles {
+        let k = scratch.k.as_ptr().cast::<[Bytes; 2]>();
+        let v = scratch.v.as_ptr().cast::<[Bytes; 2]>();
+        let q = &*scratch.q;
+        let multiply_keys = |tile: usize, n: usize| {
+            let q = q[tile * k_tiles..][..k_tiles].as_ptr();
+            // SAFETY: both have `k_tiles` pairs of tiles, keys four of them for each 64 elements.
+            unsafe {
+                let k = k.wrapping_add(n);
+                multiply(&tiles, q, k, 4 * size_of::<[Bytes; 2]>(), k_tiles);
+            }
+        };
+        // The tiles whose queries attend to the block follow one another.
+        let attends = |tile: usize| {
+            let last = queries.min((tile + 1) * TILE_ROWS) - 1;
+            plan.blocks(pos(tile * TILE_ROWS), pos(last)).contains(&block)
+        };
+        let mut active = 0..n_tiles;
+        while !attends(active.start) {
+            active.start += 1;
+        }
+        while !attends(active.end - 1) {
+            active.end -= 1;
+        }
+        for n in 0..BLOCK / 16 {
+            multiply_keys(active.start, n);
+            store(&tiles, &mut work.scores[n]);
+        }
+        for tile in active.clone() {
             let first = tile * TILE_ROWS;
-            let mut spans = [Span::default(); TILE_ROWS];
-            let (mut rows, mut n_rows, mut attends) = ([0; TILE_ROWS], 0, 0);
-            for (r, span) in spans.iter_mut().enumerate().take(queries - first) {
-                *span = plan.span(pos(first + r), block);
-                if !span.is_empty() {
-                    rows[n_rows] = r;
-                    n_rows += 1;
-                    attends |= 1 << r;
-                }
-            }
-            if n_rows == 0 {
-                continue;
-            }
-            let q = scratch.q[tile * k_tiles..][..k_tiles].as_ptr();
-            let k = scratch.k.as_ptr().cast::<[Bytes; 2]>();
-            for n in 0..BLOCK / 16 {
-                // SAFETY: both have `k_tiles` pairs of tiles, keys four of them for each 64 elements.
-                unsafe {
-                    let k = k.wrapping_add(n);
-                    multiply(&tiles, q, k, 4 * size_of::<[Bytes; 2]>(), k_tiles);
-                }
-                store(&tiles, &mut work.sums[n]);
-            }
+            let positions = &scratch.positions[tile];
+            let spans = Spans::of(plan, positions, queries - first, block);
             let scales = (&scratch.scales[tile], cap);
-            let steps = (stored.steps.k, stored.steps.v);
-            let (m, l, steps) = softmax::<C>(s, &mut work, &spans, scales, steps);
-            let sums = (&mut scratch.m[tile], &mut scratch.l[tile]);
-            let (was, comes) = merge(s, attends, (&m, &l), sums);
+            let m_b = scores::<C>(s, &mut work, &spans, scales, stored.steps.k);
+            let mut m = [0.0; TILE_ROWS];
+            s.store(m_b, &mut m);
+            // The next tile's products keep the tile unit busy meanwhile.
+            for n in 0..BLOCK / 16 {
+                let more = tile + 1 < active.end;
+                if more {
+                    multiply_keys(tile + 1, n);
+                }
+                weigh(
+                    s,
+                    4 * n..4 * n + 4,
+                    &mut work.rows,
+                    &spans,
+                    &m,
+                    stored.steps.v,
+                    (&mut sums, &mut largest),
+                );
+                if more {
+                    store(&tiles, &mut work.scores[n]);
+                }
+            }
+            let l_b = reduce::<Sum>(s, &sums);
+            let largest = reduce::<MaxBits>(s, &largest);
+            let steps = weight_steps(s, largest);
+            round(s, &mut work, steps);
+            let running = (&mut scratch.m[tile], &mut scratch.l[tile]);
+            let factors = merge(s, spans.some, (m_b, l_b, steps), running);
 
             let o = &mut scratch.o[first * vectors..][..TILE_ROWS * vectors];
-            let factors = (&steps, &was, &comes);
-            let v = scratch.v.as_ptr().cast::<[Bytes; 2]>();
             for n in 0..vectors {
                 // SAFETY: one pair of tiles of weights, and `vectors` of values.
                 unsafe { multiply(&tiles, &raw const work.weights, v.wrapping_add(n), 0, 1) };
                 if n > 0 {
-                    let sums = &work.sums[(n - 1) % 2];
-                    join(s, sums, factors, &rows[..n_rows], o, (n - 1, vectors));
+                    let sums = &work.outputs[(n - 1) % 2];
+                    join(s, sums, &factors, spans.some, o, (n - 1, vectors));
                 }
-                store(&tiles, &mut work.sums[n % 2]);
+                store(&tiles, &mut work.outputs[n % 2]);
             }
-            let sums = &work.sums[(vectors - 1) % 2];
-            join(s, sums, factors, &rows[..n_rows], o, (vectors - 1, vectors));
+            let sums = &work.outputs[(vectors - 1) % 2];
+            join(s, sums, &factors, spans.some, o, (vectors - 1, vectors));
         }
     }
     let l = scratch.l.as_flattened();

@@ -13,7 +13,7 @@ use super::integers::{FillPanel, Inverses, WEIGHT_LEVELS, inverse, pair, step};
 use super::products::{Packed, Scores, Values};
 use super::tile::{Repacked, TileOps};
 use crate::elementwise::Softcap;
-use crate::math::exp;
+use crate::math::{exp, exp_of_at_most_0};
 use crate::simd::{Entry, Kernel, Simd, entry};
 
 /// 64 values, a row of a key block or the weights of one query, as four vectors' worth.
@@ -115,13 +115,14 @@ pub(super) fn softmax<S: Simd, C: Cap>(
     let mut sum = s.zero();
     let mut largest = s.zero_i32();
     for j in 0..v.len() {
-        let w = exp(s, s.sub(v[j], m_all));
+        let w = exp_of_at_most_0(s, s.sub(v[j], m_all));
         sum = s.add(sum, w);
         // A step beyond the span may be anything.
         let w = s.mul(w, s.load(&value_steps[j]));
         let inside = s.select(s.first(span.to.saturating_sub(16 * j)), w, s.zero());
         v[j] = s.select(s.first(span.from.saturating_sub(16 * j)), s.zero(), inside);
-        largest = s.max_u32(largest, s.f32_bits(s.abs(v[j])));
+        // Nothing is negative, and a NaN above all.
+        largest = s.max_u32(largest, s.f32_bits(v[j]));
     }
     let step = step(f32::from_bits(s.reduce_max_u32(largest)), WEIGHT_LEVELS);
     let inverse = s.splat(inverse(step));

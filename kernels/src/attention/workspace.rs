@@ -139,7 +139,7 @@ fn tiles_lines(shape: &AttentionShape) -> usize {
     let queries = AMX_QUERIES.max(shape.n_head).next_multiple_of(TILE_ROWS);
     let digits = 2 * (queries / TILE_ROWS * k_tiles + 4 * k_tiles + vectors) * TILE_BYTES;
     digits / LINE
-        + 3 * queries.div_ceil(16)
+        + 4 * queries.div_ceil(16)
         + queries * vectors
         + 2 * size_of::<Row<f32>>() / LINE
 }
@@ -229,6 +229,8 @@ impl<'a> Scratch<'a> {
 pub(super) struct TileScratch<'a> {
     /// Queries, `[queries / 16][head_dim_k / 64][2]` tiles.
     pub(super) q: &'a mut [[[[u8; 64]; TILE_ROWS]; 2]],
+    /// Each query's position, `[queries / 16]`.
+    pub(super) positions: &'a mut [[i32; TILE_ROWS]],
     /// What each query's scores are multiplied by, then running maxima and sums, `[queries / 16]`.
     pub(super) scales: &'a mut [[f32; TILE_ROWS]],
     pub(super) m: &'a mut [[f32; TILE_ROWS]],
@@ -249,6 +251,7 @@ impl<'a> TileScratch<'a> {
         let (tiles, k_tiles) = (cut.queries / TILE_ROWS, cut.head_dim_k.div_ceil(64));
         TileScratch {
             q: lane.take(tiles * k_tiles),
+            positions: lane.take(tiles),
             scales: lane.take(tiles),
             m: lane.take(tiles),
             l: lane.take(tiles),
