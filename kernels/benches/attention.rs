@@ -8,8 +8,8 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use emel_kernels::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
-    AttentionWorkspace, CacheShape, CacheType, Direct, Kernels, Lanes, LayerCache, Level,
-    StoreKvJob, Repacked, parallel, serial,
+    AttentionWorkspace, CacheShape, CacheType, Direct, Kernels, Lanes, LayerCache, Level, Repacked,
+    StoreKvJob, parallel, serial,
 };
 
 struct Model {

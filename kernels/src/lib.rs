@@ -32,7 +32,7 @@ pub use argmax::{ArgmaxError, ArgmaxJob};
 pub use attention::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
     AttentionWorkspace, BLOCK, CacheError, CacheReading, CacheShape, CacheType, Direct, LayerCache,
-    StoreKvJob, UnknownCacheType, Repacked,
+    Repacked, StoreKvJob, UnknownCacheType,
 };
 pub use elementwise::{AddBiasJob, AddJob, GluJob, ScaleJob, SoftcapJob};
 pub use format::{

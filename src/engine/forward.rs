@@ -7,7 +7,7 @@ use super::{Route, head, layer};
 use crate::model::Point;
 use crate::tokenizer::TokenId;
 use emel_kernels::{
-    CacheReading, Direct, RopeFillJob, Tile, TileT1, TileT4, TileT8, TileWide, Repacked,
+    CacheReading, Direct, Repacked, RopeFillJob, Tile, TileT1, TileT4, TileT8, TileWide,
 };
 
 /// A way for a batch of tokens to pass: its route's name and the tile of its products.

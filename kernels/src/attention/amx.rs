@@ -28,9 +28,9 @@ use std::ops::Range;
 
 use super::BLOCK;
 use super::element::{Codec, Codecs, Eight, Element, Half, Single};
-use super::integers::{LEAST, WEIGHT_LEVELS, inverses, query_step};
+use super::integers::{LEAST, WEIGHT_LEVELS, integers, inverses, query_step};
 use super::job::Plan;
-use super::kernels::{Cap, Row, Span, Table, Uncapped};
+use super::kernels::{Cap, Row, Span, Table, Uncapped, mask};
 use super::products::{Source, Stored};
 use super::repack::PackArgs;
 use super::tile::{TileArgs, TileOps};
@@ -193,17 +193,13 @@ fn fill_queries(
         let tiles = &mut scratch.q[i / TILE_ROWS * k_tiles..][..k_tiles];
         for (from, [high, low]) in row.chunks(64).zip(tiles) {
             let (high, low) = (&mut high[i % TILE_ROWS], &mut low[i % TILE_ROWS]);
-            let to = high
-                .as_chunks_mut()
-                .0
-                .iter_mut()
-                .zip(low.as_chunks_mut().0);
+            let to = high.as_chunks_mut().0.iter_mut().zip(low.as_chunks_mut().0);
             for (from, (high, low)) in from.chunks(16).zip(to) {
                 let from = match from.first_chunk() {
                     Some(from) => s.load(from),
                     None => s.load_partial(from),
                 };
-                let n = s.round_i32(s.mul(from, inverse));
+                let n = integers(s, from, inverse);
                 let digit = s.sar(s.add_i32(n, s.splat_i32(64)), 7);
                 s.store_low_bytes(digit, high);
                 s.store_low_bytes(s.sub_i32(n, s.shl(digit, 7)), low);
@@ -221,7 +217,13 @@ fn fill_queries(
 ///
 /// - `a` has `k` pairs of tiles, and `b` pairs of tiles, `stride` bytes from one to the next.
 #[inline(always)]
-unsafe fn multiply(tiles: &Tiles, a: *const [Bytes; 2], b: *const [Bytes; 2], stride: usize, k: usize) {
+unsafe fn multiply(
+    tiles: &Tiles,
+    a: *const [Bytes; 2],
+    b: *const [Bytes; 2],
+    stride: usize,
+    k: usize,
+) {
     tiles.zero::<0>();
     tiles.zero::<1>();
     tiles.zero::<2>();
@@ -371,13 +373,6 @@ fn weight_digits(_: Avx512, n: [Int; BLOCK / 16]) -> [Int; 2] {
     }
 }
 
-/// `v` inside the span, `outside` elsewhere.
-#[inline(always)]
-fn mask(s: Avx512, v: F32, span: Span, j: usize, outside: F32) -> F32 {
-    let inside = s.select(s.first(span.to.saturating_sub(16 * j)), v, outside);
-    s.select(s.first(span.from.saturating_sub(16 * j)), outside, inside)
-}
-
 // ---- a tile ----
 
 /// What a lane works with on sixteen queries and a block.
@@ -521,7 +516,7 @@ fn round(s: Avx512, work: &mut Work, steps: F32) {
         let inverse = s.splat(inverse[r]);
         let mut n = [s.zero_i32(); BLOCK / 16];
         for j in 0..n.len() {
-            n[j] = s.round_i32(s.mul(s.load(&work.rows[r][j]), inverse));
+            n[j] = integers(s, s.load(&work.rows[r][j]), inverse);
         }
         let digits = weight_digits(s, n);
         s.store_bytes(digits[0], &mut high[r]);
@@ -641,7 +636,8 @@ unsafe fn run<C: Cap>(args: TileArgs<'_>) {
         // The tiles whose queries attend to the block follow one another.
         let attends = |tile: usize| {
             let last = queries.min((tile + 1) * TILE_ROWS) - 1;
-            plan.blocks(pos(tile * TILE_ROWS), pos(last)).contains(&block)
+            plan.blocks(pos(tile * TILE_ROWS), pos(last))
+                .contains(&block)
         };
         let mut active = 0..n_tiles;
         while !attends(active.start) {

@@ -53,6 +53,23 @@ pub(super) fn inverses<S: Simd>(s: S, steps: S::F32) -> S::F32 {
     s.select(s.lt(s.zero(), steps), inverse, s.zero())
 }
 
+/// 1.5 * 2^23: to add it is to round to an integer, which then stands in the low bits.
+const ROUNDING: f32 = 12_582_912.0;
+
+/// `x * inverse`, rounded once to the nearest integer, halves to even, in the low sixteen bits. Above
+/// these stands anything.
+#[inline(always)]
+pub(super) fn halves<S: Simd>(s: S, x: S::F32, inverse: S::F32) -> S::Int {
+    s.f32_bits(s.fma(x, inverse, s.splat(ROUNDING)))
+}
+
+/// As [`halves`], as whole integers.
+#[inline(always)]
+pub(super) fn integers<S: Simd>(s: S, x: S::F32, inverse: S::F32) -> S::Int {
+    let rounding = s.splat_i32(ROUNDING.to_bits().cast_signed());
+    s.sub_i32(halves(s, x, inverse), rounding)
+}
+
 /// The inverses of a block's steps.
 pub(crate) struct InversesArgs<'a> {
     pub(super) steps: &'a Row<f32>,
@@ -130,10 +147,10 @@ impl Kernel for FillPanel {
                     Some(from) => s.load(from),
                     None => s.load_partial(from),
                 };
-                let mut halves = [0; 16];
-                s.store_low_halves(s.round_i32(s.mul(from, inverse)), &mut halves);
-                for (pairs, halves) in to.chunks_mut(n).zip(halves.as_chunks::<2>().0) {
-                    pairs[i] = pair(halves[0], halves[1]);
+                let mut low = [0; 16];
+                s.store_low_halves(halves(s, from, inverse), &mut low);
+                for (pairs, low) in to.chunks_mut(n).zip(low.as_chunks::<2>().0) {
+                    pairs[i] = pair(low[0], low[1]);
                 }
             }
         }

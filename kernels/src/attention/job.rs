@@ -202,13 +202,8 @@ impl<'a> Plan<'a> {
         inverses: &'s mut [Row<f32>],
     ) -> BlockView<'s> {
         let cache = self.input.cache;
-        let (k, v) = (
-            cache.k_block(kv_head, block),
-            cache.v_block(kv_head, block),
-        );
-        let [k_inverses, v_inverses] = inverses
-            .first_chunk_mut()
-            .expect("of keys and of values");
+        let (k, v) = (cache.k_block(kv_head, block), cache.v_block(kv_head, block));
+        let [k_inverses, v_inverses] = inverses.first_chunk_mut().expect("of keys and of values");
         for (bytes, to) in [(k, &mut *k_inverses), (v, &mut *v_inverses)] {
             let steps = steps(bytes);
             // SAFETY: `kernels` proves the level.

@@ -7,11 +7,11 @@
 
 use std::marker::PhantomData;
 
-use super::BLOCK;
 use super::element::Codecs;
-use super::integers::{FillPanel, Inverses, WEIGHT_LEVELS, inverse, pair, step};
+use super::integers::{FillPanel, Inverses, WEIGHT_LEVELS, halves, inverse, pair, step};
 use super::products::{Packed, Scores, Values};
 use super::tile::{Repacked, TileOps};
+use super::{BLOCK, QUERIES};
 use crate::elementwise::Softcap;
 use crate::math::{exp, exp_of_at_most_0};
 use crate::simd::{Entry, Kernel, Simd, entry};
@@ -40,7 +40,7 @@ impl Span {
 /// Scores into weights, with each query's maximum and sum.
 pub(crate) struct SoftmaxArgs<'a> {
     /// `[n]`
-    pub(super) scores: &'a [Row<f32>],
+    pub(super) scores: &'a mut [Row<f32>],
     /// `[n]`
     pub(super) spans: &'a [Span],
     /// What each query's scores are multiplied by, `[n]`.
@@ -48,7 +48,7 @@ pub(crate) struct SoftmaxArgs<'a> {
     pub(super) cap: f32,
     /// Of the positions' values.
     pub(super) value_steps: &'a Row<f32>,
-    /// `[n]`; not written where the span is empty, nor are the following.
+    /// `[n]`; where the span is empty this, and what follows, is left to chance.
     pub(super) weights: &'a mut [Pairs],
     /// The weights' steps, `[n]`.
     pub(super) steps: &'a mut [f32],
@@ -80,62 +80,11 @@ impl Cap for Softcap {
     }
 }
 
-/// What the softmax makes of one query's scores in a block.
-pub(super) struct Weights<S: Simd> {
-    pub(super) m: f32,
-    pub(super) l: f32,
-    /// The step of the integers.
-    pub(super) step: f32,
-    /// Weights times the values' steps, as integers of that step; 0 outside the span.
-    pub(super) integers: [S::Int; BLOCK / 16],
-}
-
-/// The softmax of one query's `scores`, which are not yet multiplied by `scale`.
+/// `v` inside the span, `outside` elsewhere: the `j`th vector of a row.
 #[inline(always)]
-pub(super) fn softmax<S: Simd, C: Cap>(
-    s: S,
-    scores: [S::F32; BLOCK / 16],
-    span: Span,
-    scale: f32,
-    cap: f32,
-    value_steps: &Row<f32>,
-) -> Weights<S> {
-    let lowest = s.splat(f32::NEG_INFINITY);
-    let scale = s.splat(scale);
-    let mut v = scores;
-    for j in 0..v.len() {
-        let score = C::apply(s, s.mul(v[j], scale), cap);
-        let inside = s.select(s.first(span.to.saturating_sub(16 * j)), score, lowest);
-        v[j] = s.select(s.first(span.from.saturating_sub(16 * j)), lowest, inside);
-    }
-    let m = s.reduce_max(s.max(s.max(v[0], v[1]), s.max(v[2], v[3])));
-    // Outside the span e^-infinity = 0 joins the sum, which leaves it as it is. (Where m
-    // is not finite the sum is NaN for the positions inside already.)
-    let m_all = s.splat(m);
-    let mut sum = s.zero();
-    let mut largest = s.zero_i32();
-    for j in 0..v.len() {
-        let w = exp_of_at_most_0(s, s.sub(v[j], m_all));
-        sum = s.add(sum, w);
-        // A step beyond the span may be anything.
-        let w = s.mul(w, s.load(&value_steps[j]));
-        let inside = s.select(s.first(span.to.saturating_sub(16 * j)), w, s.zero());
-        v[j] = s.select(s.first(span.from.saturating_sub(16 * j)), s.zero(), inside);
-        // Nothing is negative, and a NaN above all.
-        largest = s.max_u32(largest, s.f32_bits(v[j]));
-    }
-    let step = step(f32::from_bits(s.reduce_max_u32(largest)), WEIGHT_LEVELS);
-    let inverse = s.splat(inverse(step));
-    let mut integers = [s.zero_i32(); BLOCK / 16];
-    for j in 0..v.len() {
-        integers[j] = s.round_i32(s.mul(v[j], inverse));
-    }
-    Weights {
-        m,
-        l: s.reduce_add(sum),
-        step,
-        integers,
-    }
+pub(super) fn mask<S: Simd>(s: S, v: S::F32, span: Span, j: usize, outside: S::F32) -> S::F32 {
+    let inside = s.select(s.first(span.to.saturating_sub(16 * j)), v, outside);
+    s.select(s.first(span.from.saturating_sub(16 * j)), outside, inside)
 }
 
 /// [`SoftmaxArgs`]' kernel.
@@ -145,27 +94,55 @@ impl<C: Cap> Kernel for Softmax<C> {
     type Args<'a> = SoftmaxArgs<'a>;
     type Out = ();
 
+    /// Step by step for all queries: each step of one alone would wait for the one before it.
     #[inline(always)]
     fn run<S: Simd>(s: S, args: SoftmaxArgs<'_>) {
-        for (i, (row, span)) in args.scores.iter().zip(args.spans).enumerate() {
-            if span.is_empty() {
-                continue;
+        let n = args.spans.len();
+        assert!(n <= QUERIES && args.scores.len() == n && args.scales.len() == n);
+        assert!(args.weights.len() == n && args.steps.len() == n);
+        assert!(args.m.len() == n && args.l.len() == n);
+        let lowest = s.splat(f32::NEG_INFINITY);
+        for i in 0..n {
+            let scale = s.splat(args.scales[i]);
+            let mut v = [s.zero(); BLOCK / 16];
+            for j in 0..v.len() {
+                let score = C::apply(s, s.mul(s.load(&args.scores[i][j]), scale), args.cap);
+                v[j] = mask(s, score, args.spans[i], j, lowest);
+                s.store(v[j], &mut args.scores[i][j]);
             }
-            let mut scores = [s.zero(); BLOCK / 16];
-            for j in 0..scores.len() {
-                scores[j] = s.load(&row[j]);
+            args.m[i] = s.reduce_max(s.max(s.max(v[0], v[1]), s.max(v[2], v[3])));
+        }
+        let mut inverses = [0.0; QUERIES];
+        for i in 0..n {
+            // Outside the span e^-infinity = 0 joins the sum, which leaves it as it is. (Where m
+            // is not finite the sum is NaN for the positions inside already.)
+            let top = s.splat(args.m[i]);
+            let mut sum = s.zero();
+            let mut largest = s.zero_i32();
+            for j in 0..BLOCK / 16 {
+                let w = exp_of_at_most_0(s, s.sub(s.load(&args.scores[i][j]), top));
+                sum = s.add(sum, w);
+                // A step beyond the span may be anything.
+                let w = s.mul(w, s.load(&args.value_steps[j]));
+                let w = mask(s, w, args.spans[i], j, s.zero());
+                s.store(w, &mut args.scores[i][j]);
+                // Nothing is negative, and a NaN above all.
+                largest = s.max_u32(largest, s.f32_bits(w));
             }
-            let scale = args.scales[i];
-            let weights = softmax::<S, C>(s, scores, *span, scale, args.cap, args.value_steps);
-            let mut halves = [[0; 16]; BLOCK / 16];
-            for (integers, halves) in weights.integers.iter().zip(&mut halves) {
-                s.store_low_halves(*integers, halves);
+            args.l[i] = s.reduce_add(sum);
+            args.steps[i] = step(f32::from_bits(s.reduce_max_u32(largest)), WEIGHT_LEVELS);
+            inverses[i] = inverse(args.steps[i]);
+        }
+        for i in 0..n {
+            let inverse = s.splat(inverses[i]);
+            let mut low = [[0; 16]; BLOCK / 16];
+            for (from, low) in args.scores[i].iter().zip(&mut low) {
+                s.store_low_halves(halves(s, s.load(from), inverse), low);
             }
-            let halves = halves.as_flattened().as_chunks::<2>().0;
-            for (to, from) in args.weights[i].iter_mut().zip(halves) {
+            let low = low.as_flattened().as_chunks::<2>().0;
+            for (to, from) in args.weights[i].iter_mut().zip(low) {
                 *to = pair(from[0], from[1]);
             }
-            (args.m[i], args.l[i], args.steps[i]) = (weights.m, weights.l, weights.step);
         }
     }
 }

@@ -5,7 +5,8 @@
 
 use std::marker::PhantomData;
 
-use super::element::{Element, parts};
+use super::element::{Element, STEPS, parts};
+use super::integers::halves;
 use super::kernels::{Pairs, Row};
 use super::{BLOCK, QUERIES};
 use crate::memory::cast;
@@ -29,7 +30,7 @@ macro_rules! with_count {
     };
 }
 
-/// Memory to ask for while working on something else.
+/// A part of a block, to ask for while working on something else.
 #[derive(Clone, Copy)]
 struct Ahead {
     start: *const u8,
@@ -38,9 +39,10 @@ struct Ahead {
 }
 
 impl Ahead {
+    /// Asks for the part's steps at once.
     #[inline(always)]
-    fn new<T>(ahead: &[u8], near: &[T]) -> Ahead {
-        if ahead.is_empty() {
+    fn new<S: Simd, T>(s: S, ahead: &[u8], near: &[T]) -> Ahead {
+        let ahead = if ahead.is_empty() {
             Ahead {
                 start: near.as_ptr().cast(),
                 line: 0,
@@ -50,6 +52,13 @@ impl Ahead {
                 start: ahead.as_ptr().cast(),
                 line: 64,
             }
+        };
+        for line in 0..STEPS / 64 {
+            s.prefetch_far(ahead.line(line));
+        }
+        Ahead {
+            start: ahead.line(STEPS / 64),
+            ..ahead
         }
     }
 
@@ -170,9 +179,9 @@ impl<E: Element> Source for Stored<E> {
         let rows: &[[E::Of; 16]; 2 * ROW] = view.numbers[2 * ROW * pair..]
             .first_chunk()
             .expect("two rows");
-        let low = s.mul(E::key(s, &rows[vector], scale), inverse);
-        let high = s.mul(E::key(s, &rows[ROW + vector], scale), inverse);
-        s.pair_i16(s.round_i32(low), s.round_i32(high))
+        let low = E::key(s, &rows[vector], scale);
+        let high = E::key(s, &rows[ROW + vector], scale);
+        s.pair_i16(halves(s, low, inverse), halves(s, high, inverse))
     }
     #[inline(always)]
     fn value_scales<S: Simd>(s: S, view: StoredView<'_, E>, run: usize) -> E::Scales {
@@ -196,8 +205,8 @@ impl<E: Element> Source for Stored<E> {
         let low = E::value(s, row(0), scales, 2 * pair);
         let high = E::value(s, row(1), scales, 2 * pair + 1);
         s.pair_i16(
-            s.round_i32(s.mul(low, s.splat(inverses[0]))),
-            s.round_i32(s.mul(high, s.splat(inverses[1]))),
+            halves(s, low, s.splat(inverses[0])),
+            halves(s, high, s.splat(inverses[1])),
         )
     }
 }
@@ -222,15 +231,8 @@ impl Source for Packed {
     #[inline(always)]
     fn key_scale<S: Simd>(_: S, _: &[[i32; 16]], _: usize, _: usize) {}
     #[inline(always)]
-    fn key_pair<S: Simd>(
-        s: S,
-        view: &[[i32; 16]],
-        pair: usize,
-        vector: usize,
-        (): (),
-    ) -> S::Int {
-        let row: &[[i32; 16]; BLOCK / 16] =
-            view[BLOCK / 16 * pair..].first_chunk().expect("a row");
+    fn key_pair<S: Simd>(s: S, view: &[[i32; 16]], pair: usize, vector: usize, (): ()) -> S::Int {
+        let row: &[[i32; 16]; BLOCK / 16] = view[BLOCK / 16 * pair..].first_chunk().expect("a row");
         s.load_i32(&row[vector])
     }
     #[inline(always)]
@@ -282,9 +284,9 @@ fn scores_tile<S: Simd, K: Source, const N: usize, const P: usize>(
     let n = args.scores.len();
     let keys = K::view(args.k, args.inverses);
     let pairs = K::vectors(keys) / (BLOCK / 16);
-    let lines = args.k.len().div_ceil(64 * pairs.max(1));
+    let lines = args.ahead.len().saturating_sub(STEPS) / (64 * pairs);
     let scores: &mut [Row<f32>; N] = args.scores[query..].first_chunk_mut().expect("N scores");
-    let ahead = Ahead::new(args.ahead, args.panel);
+    let ahead = Ahead::new(s, args.ahead, args.panel);
     for first in (0..BLOCK / 16).step_by(P) {
         let mut acc = [[s.zero_i32(); P]; N];
         // A plain loop: where an iterator's `next` is not inlined, the call spills all tiles.
@@ -296,7 +298,6 @@ fn scores_tile<S: Simd, K: Source, const N: usize, const P: usize>(
             }
             let end = pairs.min(pair.saturating_add(K::RUN));
             while pair < end {
-                // As many lines as the rows themselves have.
                 for line in 0..lines {
                     s.prefetch_far(ahead.line(lines * pair + line));
                 }
@@ -409,16 +410,15 @@ fn values_tile<S: Simd, V: Source, const N: usize, const P: usize>(
     first: usize,
 ) {
     let v = V::view(args.v, args.inverses);
-    let ahead = Ahead::new(args.ahead, args.weights);
+    let ahead = Ahead::new(s, args.ahead, args.weights);
     let mut scales = [V::value_scales(s, v, V::run_of(first)); P];
     for j in 1..P {
         scales[j] = V::value_scales(s, v, V::run_of(first + j));
     }
     let weights: &[Pairs; N] = args.weights[query..].first_chunk().expect("N weights");
     let mut acc = [[s.zero_i32(); P]; N];
-    // Spread over the tiles of a block, this asks for about as much as the block's values are: the
-    // keys of the next, where both are of one size.
-    let lines = (args.v.len() / 64 * P).div_ceil(vectors * BLOCK / 2);
+    // Spread over the tiles of a block.
+    let lines = args.ahead.len().saturating_sub(STEPS) / 64 * P / (vectors * BLOCK / 2);
     let mut pair = args.pairs.start;
     while pair < args.pairs.end.min(BLOCK / 2) {
         for line in 0..lines {

@@ -147,7 +147,9 @@ fn row(x: &[f32], levels: f32) -> (Vec<i64>, f32) {
     }
     let step = largest / levels;
     let inverse = 1.0 / step;
-    let integers = x.iter().map(|x| (x * inverse).round_ties_even() as i64);
+    let integers = x
+        .iter()
+        .map(|&x| (f64::from(x) * f64::from(inverse)).round_ties_even() as i64);
     (integers.collect(), step)
 }
 
@@ -170,10 +172,7 @@ fn naive(case: &Case, data: &Data) -> Vec<f32> {
     for t in 0..case.tokens {
         for h in 0..n_head {
             let pos = case.pos0 + t;
-            let (q, q_step) = row(
-                &data.q[(t * n_head + h) * dim_k..][..dim_k],
-                query_levels,
-            );
+            let (q, q_step) = row(&data.q[(t * n_head + h) * dim_k..][..dim_k], query_levels);
             let kv = h / (n_head / n_kv);
             let lo = case.window.map_or(0, |w| (pos + 1).saturating_sub(w));
             let (mut m, mut l, mut o) = (f32::NEG_INFINITY, 0.0f32, vec![0.0f32; dim_v]);

@@ -131,12 +131,7 @@ impl Reading for Repacked {
 
 impl Plan<'_> {
     /// Repacks a block in the form that the level's tiles take.
-    pub(super) fn repack(
-        &self,
-        stored: &BlockView<'_>,
-        k: &mut [[i32; 16]],
-        v: &mut [[i32; 16]],
-    ) {
+    pub(super) fn repack(&self, stored: &BlockView<'_>, k: &mut [[i32; 16]], v: &mut [[i32; 16]]) {
         let cache = self.input.cache;
         // SAFETY: the cache's codecs come from a `Kernels`, which proves their level.
         unsafe {

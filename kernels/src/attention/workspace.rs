@@ -138,10 +138,7 @@ fn tiles_lines(shape: &AttentionShape) -> usize {
     let k_tiles = shape.head_dim_k.div_ceil(64);
     let queries = AMX_QUERIES.max(shape.n_head).next_multiple_of(TILE_ROWS);
     let digits = 2 * (queries / TILE_ROWS * k_tiles + 4 * k_tiles + vectors) * TILE_BYTES;
-    digits / LINE
-        + 4 * queries.div_ceil(16)
-        + queries * vectors
-        + 2 * size_of::<Row<f32>>() / LINE
+    digits / LINE + 4 * queries.div_ceil(16) + queries * vectors + 2 * size_of::<Row<f32>>() / LINE
 }
 
 /// Memory that is handed out from its beginning, line by line.

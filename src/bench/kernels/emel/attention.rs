@@ -5,7 +5,7 @@ use crate::engine::Route;
 use emel_kernels::{
     AttentionInput, AttentionJob, AttentionMergeJob, AttentionShape, AttentionSplitJob,
     AttentionWorkspace, CacheReading, CacheShape, CacheType, Direct, LaneError, LayerCache,
-    StoreKvJob, Repacked, serial,
+    Repacked, StoreKvJob, serial,
 };
 use std::marker::PhantomData;
 
