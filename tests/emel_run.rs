@@ -305,7 +305,7 @@ fn traces_tell_every_token() {
         tokens.iter().all(|line| line.split(' ').count() == 6),
         "{found}"
     );
-    assert!(found.contains("# numerics=emel-1") && found.trim_end().ends_with("# stop=limit"));
+    assert!(found.contains("# numerics=emel-2") && found.trim_end().ends_with("# stop=limit"));
     let _ = fs::remove_file(&trace);
 }
 

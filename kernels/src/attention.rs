@@ -2,25 +2,40 @@
 //!
 //! # What is computed
 //!
-//! For one query `q` `[head_dim]` of a token at position `pos`, over the cached positions
-//! `lo..=pos` (`lo` is 0, or the start of the sliding window):
+//! Rows are taken as integers, so that sums of products are exact and their order is free. A row `x`
+//! of a key, a query, a value or a block's weights becomes, with `L` levels on either side of zero,
+//!
+//! ```text
+//! step(x)  = max |x| / L          0 when max |x| < 2^-100, NaN when it is not finite
+//! int(x)   = round_half_even(x * (1 / step(x)))         the product unrounded; 0 when step(x) is 0
+//! ```
+//!
+//! `L` is 2047 for keys and for values, 16383 for weights, and for queries what keeps a sum over the
+//! head below 2^31: the least of 8191 and (2^31 - 1) / (2047 `head_dim`). For one query `q`
+//! `[head_dim]` of a token at position `pos`, over the cached positions `lo..=pos` (`lo` is 0, or the
+//! start of the sliding window), and keys `k[p]` and values `v[p]`:
 //!
 //! ```text
 //! for each block of 64 absolute positions that meets lo..=pos, ascending; p its positions there:
-//!     score[p] = scale * dot             dot = fma(q[d], k[d][p], dot), d ascending from dot = 0
+//!     dot[p]   = sum over d of int(q)[d] * int(k[p])[d]                   exact, below 2^31
+//!     score[p] = (f32(dot[p]) * step(k[p])) * (step(q) * scale)
 //!     score[p] = cap * tanh(score[p] / cap)                  only for models with a soft cap
 //!     m_b      = max score[p]
 //!     w[p]     = exp(score[p] - m_b)
 //!     l_b      = sum of w[p]: sixteen sums by p % 16, p ascending, then the tree of `reduce_add`
-//!     o_b[d]   = fma(w[p], v[p][d], o_b[d]), p ascending from o_b = 0
+//!     u[p]     = w[p] * step(v[p])
+//!     o_b[d]   = f32(sum over p of int(u)[p] * int(v[p])[d]) * step(u)    exact, below 2^31
 //!     M = max(m, m_b); a = exp(m - M); b = exp(m_b - M)      m = -infinity, l = o = 0 at first
 //!     l = fma(l, a, l_b * b); o[d] = fma(o[d], a, o_b[d] * b); m = M
 //! out[d] = o[d] / l
 //! ```
 //!
+//! So a key or a value keeps eleven bits below its head's largest element, as many as a half has, a
+//! weight fourteen below its block's largest, and a query thirteen.
+//!
 //! Blocks are cut at absolute positions, so neither the split of a prompt into batches nor the
-//! lanes change a bit. A score that is NaN or +infinity makes the
-//! whole output NaN; one that is -infinity counts for nothing, unless all are.
+//! lanes change a bit. A query, or a key or value it attends to, that is not finite makes the whole
+//! output NaN, as does a score of NaN or +infinity; one of -infinity counts for nothing, unless all are.
 //!
 //! A key or value is the `f32` that its stored form stands for: exact for [`CacheType::F32`],
 //! rounded to half precision for [`CacheType::F16`], and for [`CacheType::Q8_0`] `d * q`, one
@@ -33,12 +48,14 @@
 //!
 //! # How
 //!
-//! A key block is stored transposed, `[head_dim][64]`: scores run with lanes over positions, one
-//! broadcast query element against 64 keys, so no sum crosses lanes. A value block is
-//! `[64][head_dim]`: outputs run with lanes over the head's elements. Up to [`QUERIES`] queries
-//! that share a key-value head (the heads of a group, and neighbouring tokens) pass over a block
-//! together, so that each loaded vector is used that often. With few queries the cache is read as
-//! it is stored; with many, each block is first widened to `f32`, once for all of them.
+//! A key block is stored transposed, `[head_dim][64]`: scores run with lanes over positions, two
+//! broadcast query elements against two of each of 64 keys, so no sum crosses lanes. A value block is
+//! `[64][head_dim]`: outputs run with lanes over the head's elements. Steps are computed once, when a
+//! key or value is stored, and lie before the numbers. Up to [`QUERIES`] queries that share a
+//! key-value head (the heads of a group, and neighbouring tokens) pass over a block together, so that
+//! each loaded vector is used that often. With few queries the cache is read as it is stored; with
+//! many, each block is first repacked as integers, once for all of them. On AMX, tile registers
+//! multiply sixteen queries at a time: see `amx`.
 //!
 //! [`AttentionJob`] hands out (key-value head, run of tokens) and walks all blocks of each.
 //! [`AttentionSplitJob`] is for one token: it hands out (block, key-value head), in the order in

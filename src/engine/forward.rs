@@ -16,7 +16,7 @@ pub(super) trait Pass {
     const ROUTE: Route;
     /// How many tokens a product takes at once.
     type Tile: Tile;
-    /// How attention reads the cache: a pass with many tokens gains from widening its blocks.
+    /// How attention reads the cache: a pass with many tokens gains from repacking its blocks.
     type Reading: CacheReading;
 }
 

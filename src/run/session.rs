@@ -31,7 +31,7 @@ use crate::trace::TraceHeader;
 use crate::trace::checksum::Checksums;
 
 /// Name of the arithmetic that every trace of this engine states: equal names mean equal bits.
-pub const NUMERICS: &str = "emel-1";
+pub const NUMERICS: &str = "emel-2";
 
 /// The level of `-v` at which a run says more about itself.
 const TALKATIVE: u8 = 4;

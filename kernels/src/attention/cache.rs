@@ -152,9 +152,10 @@ impl CacheShape {
 
 /// Keys and values of one layer, in blocks of [`BLOCK`] positions.
 ///
-/// Block after block: the block's keys, `[n_kv_heads][head_dim_k][64]`, then its values,
-/// `[n_kv_heads][64][head_dim_v]`, the last rounded up to sixteen with zeros. Behind the numbers of
-/// a [`CacheType::Q8_0`] head's part of a block come its scales, `[head_dim / 32][64]`. Memory is
+/// Block after block: the block's keys, `[n_kv_heads]` parts, then its values. A part is the steps
+/// of its 64 positions as `f32`, then the numbers: of keys `[head_dim_k][64]`, the first rounded up to
+/// two with zeros, of values `[64][head_dim_v]`, the last rounded up to sixteen. Behind the numbers of
+/// a [`CacheType::Q8_0`] part come its scales, `[head_dim / 32][64]`. Memory is
 /// reserved at once and takes real pages as positions are stored, so that a short text takes few,
 /// whatever the context.
 pub struct LayerCache {

@@ -362,7 +362,7 @@ mod tests {
             (matmul("q4_1", 100, 17, 2), "wide tile"),
             (attention(300, 1, 2), "shared by lanes"),
             (attention(300, 1, 1), "read as f16"),
-            (attention(70, 70, 2), "widened"),
+            (attention(70, 70, 2), "repacked"),
             (
                 json!({"kernel": "rms_norm", "width": 100, "tokens": 3, "threads": 2}),
                 "sixteen",

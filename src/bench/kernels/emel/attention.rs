@@ -62,7 +62,7 @@ impl Heads {
         let lanes = on.lanes.count();
         let q = noise(tokens * n_head * head_dim);
         let splits = tokens == 1 && lanes > 1 && depth >= on.execution.split_min_depth;
-        let widens = matches!(on.route(tokens), Route::Wide | Route::Chunk8);
+        let repacks = matches!(on.route(tokens), Route::Wide | Route::Chunk8);
         let attention = Attention {
             workspace: AttentionWorkspace::allocate(AttentionShape {
                 lanes,
@@ -85,8 +85,8 @@ impl Heads {
         let (operation, variant): (Box<dyn Operation>, _) = if splits {
             let variant = "blocks of 64 positions shared by lanes, then merged";
             (Box::new(Split(attention)), variant)
-        } else if widens {
-            let variant = "blocks of 64 positions, widened to f32 once a tile of queries";
+        } else if repacks {
+            let variant = "blocks of 64 positions, repacked as integers once a tile of queries";
             (Box::new(Whole::<Repacked>(attention, PhantomData)), variant)
         } else {
             let variant = "blocks of 64 positions, read as f16";
