@@ -13,10 +13,13 @@ BUDGET=60
 
 usage() {
   cat <<TEXT
-usage: scripts/bench.sh [--suite NAME] [--model NAME] [--no-docs] [EMEL-BENCH-RUN-ARGUMENT...]
+usage: scripts/bench.sh [--suite NAME] [--model NAME] [--without ID] [--from FILE] [--no-docs]
+                        [EMEL-BENCH-RUN-ARGUMENT...]
 
   --suite NAME   which workloads (default: $SUITE; emel-bench list shows all)
   --model NAME   of these, only those of one model
+  --without ID   of these, not this one (may be given several times); the page says which are missing
+  --from FILE    write the page from these records instead of measuring
   --no-docs      leave docs/benchmarks.md as it is
 
 Other arguments go to \`emel-bench run\`, for example: scripts/bench.sh --model gemma3_270m --lane single --runs 5
@@ -29,6 +32,15 @@ TEXT
 
 # shellcheck source=scripts/lib.sh
 source "$ROOT/scripts/lib.sh"
+
+# The workloads' ids of the suite, but for those left out.
+workloads() {
+  local id
+  while read -r id; do
+    [[ " ${without[*]} " == *" $id "* ]] || printf '%s\n' "$id"
+  done < <("$bench" list workloads --format md "${selection[@]}" |
+    sed -n 's/^| \([a-z0-9_]*_v[0-9]*\) |.*/\1/p')
+}
 
 # What to measure against, unless the arguments say: llama.cpp, and what else is built.
 choose_references() {
@@ -47,7 +59,7 @@ choose_references() {
 }
 
 write_docs() {
-  local page="$ROOT/docs/benchmarks.md" new
+  local page="$ROOT/docs/benchmarks.md" records="$1" new
   new="$(mktemp "$page.XXXXXX")"
   # shellcheck disable=SC2064 # the name of now
   trap "rm -f -- '$new'" EXIT
@@ -63,8 +75,15 @@ attention on and off, AMX and repacked weights on and off), chosen by trials for
 about: prefill, decode, or the time from the process's start to the first token. Trials over a
 prompt of more than 512 tokens begin with its first 512; of each kind of attention the fastest is then
 tried over as much of it as takes 25 seconds. Each engine runs three times, twice where three take more
-than a minute, once where one takes more than two (its ratio then has no range). Absolute speeds are this machine's, and this hour's.
+than the budget (a minute), once where one takes more than two of it (its ratio then has no range).
+Absolute speeds are this machine's, and this hour's.
 
+TEXT
+    if [[ -f "$records.command" ]]; then
+      # shellcheck disable=SC2016 # Markdown's quotes
+      printf 'Measured by `%s`.\n\n' "$(<"$records.command")"
+    fi
+    cat <<'TEXT'
 ## Targets
 
 What EMEL is to reach (`benchdata/targets.json`). Speeds are ratios to the reference named, at its
@@ -74,13 +93,13 @@ model's file with an f16 cache of the context, or over the reference's; "start t
 the start of the process, with the file in the page cache.
 
 TEXT
-    "$bench" report "$RESULTS/$SUITE.jsonl" --targets --format md
+    "$bench" report "$records" --targets --format md
     cat <<'TEXT'
 
 ## Everything
 
 TEXT
-    "$bench" report "$RESULTS/$SUITE.jsonl" --format md
+    "$bench" report "$records" --format md
   } >"$new"
   chmod 644 "$new"
   mv -f -- "$new" "$page"
@@ -88,9 +107,10 @@ TEXT
 }
 
 main() {
-  local docs=yes arguments=() model=()
+  local docs=yes arguments=() model=() from='' command="scripts/bench.sh $*" records id chosen
   selection=()
   references=()
+  without=()
   while (($#)); do
     case "$1" in
       -h | --help)
@@ -103,6 +123,14 @@ main() {
         ;;
       --model)
         model=(--model "${2:?--model needs a name}")
+        shift
+        ;;
+      --without)
+        without+=("${2:?--without needs the id of a workload}")
+        shift
+        ;;
+      --from)
+        from="$(realpath -- "${2:?--from needs a file}")"
         shift
         ;;
       --no-docs) docs=no ;;
@@ -123,24 +151,35 @@ main() {
   say "building emel-bench"
   build_program emel-bench
   bench="$built"
-  "$ROOT/scripts/reference/build.sh" llama.cpp >/dev/null
-  obtain_models "${selection[@]}"
-  choose_references "${arguments[@]}"
-  mkdir -p "$RESULTS"
-  arguments=("${selection[@]}" "${references[@]}" -o "$RESULTS/$SUITE.jsonl" "${arguments[@]}")
-  if ! [[ " ${arguments[*]} " == *" --budget"* ]]; then
-    arguments+=(--budget "$BUDGET")
+  records="${from:-$RESULTS/$SUITE.jsonl}"
+  if [[ -z "$from" ]]; then
+    "$ROOT/scripts/reference/build.sh" llama.cpp >/dev/null
+    obtain_models "${selection[@]}"
+    choose_references "${arguments[@]}"
+    mkdir -p "$RESULTS"
+    if ((${#without[@]})); then
+      chosen=()
+      while read -r id; do
+        chosen+=(--workload "$id")
+      done < <(workloads)
+      selection=("${chosen[@]}")
+    fi
+    arguments=("${selection[@]}" "${references[@]}" -o "$records" "${arguments[@]}")
+    if ! [[ " ${arguments[*]} " == *" --budget"* ]]; then
+      arguments+=(--budget "$BUDGET")
+    fi
+    "$bench" run "${arguments[@]}"
+    if [[ " ${arguments[*]} " == *" --dry-run "* ]]; then
+      return
+    fi
+    printf '%s\n' "${command% }" >"$records.command"
   fi
-  "$bench" run "${arguments[@]}"
-  if [[ " ${arguments[*]} " == *" --dry-run "* ]]; then
-    return
-  fi
-  "$bench" validate "$RESULTS/$SUITE.jsonl"
+  "$bench" validate "$records"
   if [[ "$SUITE" == published ]]; then
-    "$bench" report "$RESULTS/$SUITE.jsonl" --targets
+    "$bench" report "$records" --targets
   fi
   if [[ "$docs" == yes ]]; then
-    write_docs
+    write_docs "$records"
   fi
 }
 
