@@ -162,16 +162,19 @@ main() {
       while read -r id; do
         chosen+=(--workload "$id")
       done < <(workloads)
+      ((${#chosen[@]})) || die "no workload is left"
       selection=("${chosen[@]}")
     fi
     arguments=("${selection[@]}" "${references[@]}" -o "$records" "${arguments[@]}")
     if ! [[ " ${arguments[*]} " == *" --budget"* ]]; then
       arguments+=(--budget "$BUDGET")
     fi
-    "$bench" run "${arguments[@]}"
     if [[ " ${arguments[*]} " == *" --dry-run "* ]]; then
+      "$bench" run "${arguments[@]}"
       return
     fi
+    rm -f -- "$records.command"
+    "$bench" run "${arguments[@]}"
     printf '%s\n' "${command% }" >"$records.command"
   fi
   "$bench" validate "$records"

@@ -30,7 +30,7 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::BLOCK;
-use super::element::{Codec, Codecs, Eight, Element, Half, Single};
+use super::element::{Codec, Codecs, Eight, Element, Half, Packing};
 use super::integers::{LEAST, WEIGHT_LEVELS, integers, inverses};
 use super::job::Plan;
 use super::kernels::{Cap, Row, Span, Table, Uncapped, mask};
@@ -60,7 +60,7 @@ pub(crate) const fn table() -> Table {
         codecs: Codecs {
             half: codec::<Half>(),
             eight: codec::<Eight>(),
-            single: codec::<Single>(),
+            ..Codecs::of::<Avx512>()
         },
         repacked: TileOps {
             queries: AMX_QUERIES,
@@ -73,8 +73,10 @@ pub(crate) const fn table() -> Table {
 
 const fn codec<E: Element>() -> Codec {
     Codec {
-        pack_keys: pack_keys::<E>,
-        pack_values: pack_values::<E>,
+        packing: Some(Packing {
+            keys: pack_keys::<E>,
+            values: pack_values::<E>,
+        }),
         ..Codec::of::<Avx512, E>()
     }
 }
@@ -219,7 +221,7 @@ fn reduce<J: Join>(s: Avx512, rows: &[[f32; 16]; TILE_ROWS]) -> F32 {
             _mm512_shuffle_ps::<0x88>(two[0], two[1]),
             _mm512_shuffle_ps::<0xdd>(two[0], two[1]),
         );
-        _mm512_permutexvar_ps(transposition(), one)
+        _mm512_permutexvar_ps(transposition(s), one)
     }
 }
 

@@ -4,7 +4,9 @@ use std::ops::Range;
 
 use super::BLOCK;
 use super::element::{CacheType, Codec, STEPS};
-use crate::level::Kernels;
+use super::job::KeysValues;
+use super::repack::PackArgs;
+use crate::level::{Kernels, Level};
 use crate::memory::{AllocError, Arena, HugeBuffer};
 
 /// Why a cache cannot be made.
@@ -163,9 +165,13 @@ pub struct LayerCache {
     pub(super) data: HugeBuffer<[u8; LINE]>,
     pub(super) layout: Layout,
     shape: CacheShape,
-    /// The kernels of the two types, of the level the cache was made for.
+    /// What it was made for.
+    pub(super) level: Level,
+    /// The kernels of the two types, of that level.
     pub(super) k_codec: &'static Codec,
     pub(super) v_codec: &'static Codec,
+    /// What repacks both, unless one is no integers.
+    pub(super) packing: Option<KeysValues<unsafe fn(PackArgs<'_>)>>,
 }
 
 impl LayerCache {
@@ -192,12 +198,19 @@ impl LayerCache {
         shape: CacheShape,
     ) -> Result<LayerCache, CacheError> {
         let codecs = &kernels.0.attention.codecs;
+        let (k_codec, v_codec) = (codecs.get(shape.type_k), codecs.get(shape.type_v));
+        let packing = k_codec.packing.zip(v_codec.packing);
         Ok(LayerCache {
             data: arena.zeroed(shape.bytes()? / LINE)?,
             layout: shape.layout()?,
             shape,
-            k_codec: codecs.get(shape.type_k),
-            v_codec: codecs.get(shape.type_v),
+            level: kernels.level(),
+            k_codec,
+            v_codec,
+            packing: packing.map(|(k, v)| KeysValues {
+                k: k.keys,
+                v: v.values,
+            }),
         })
     }
 

@@ -5,9 +5,11 @@
 //! for keys and for values, when it is made, and whoever works on the cache calls those.
 
 use super::BLOCK;
+use super::integers::{FillPanel, PanelArgs, step};
 use super::kernels::Row;
 use super::products::{Scores, ScoresArgs, Stored, Values, ValuesArgs};
 use super::repack::{PackArgs, PackKeys, PackValues};
+use super::single::{NotePanel, SingleScores, SingleValues, unit_step};
 use super::store::{StoreArgs, StoreKeys, StoreValues};
 use crate::memory::{Plain, cast, cast_mut};
 use crate::simd::{Simd, entry};
@@ -123,6 +125,12 @@ pub(crate) trait Element: 'static {
     /// The largest size of a chunk's numbers, lane by lane, as bits: they order as the sizes do,
     /// with NaN at the top.
     fn sizes<S: Simd>(s: S, from: &[[Self::Of; 16]], mark: Self::Mark) -> S::Int;
+
+    /// The step of a row with this largest size.
+    #[inline(always)]
+    fn step(largest: f32, levels: f32) -> f32 {
+        step(largest, levels)
+    }
 }
 
 /// Bytes of a part's steps.
@@ -243,6 +251,10 @@ impl Element for Single {
     fn sizes<S: Simd>(s: S, from: &[[f32; 16]], (): ()) -> S::Int {
         s.f32_bits(s.abs(s.load(&from[0])))
     }
+    #[inline(always)]
+    fn step(largest: f32, _: f32) -> f32 {
+        unit_step(largest)
+    }
 }
 
 /// Signed bytes with a scale for each 32: [`CacheType::Q8_0`].
@@ -322,23 +334,48 @@ impl Element for Eight {
 
 /// One element's kernels at one level, for keys and for values.
 pub(crate) struct Codec {
+    /// Queries in the form that `scores` takes.
+    pub(super) fill_panel: unsafe fn(PanelArgs<'_>),
     pub(super) scores: unsafe fn(ScoresArgs<'_>),
     pub(super) values: unsafe fn(ValuesArgs<'_>),
-    pub(super) pack_keys: unsafe fn(PackArgs<'_>),
-    pub(super) pack_values: unsafe fn(PackArgs<'_>),
+    /// What repacks keys and values; none where they are not taken as integers.
+    pub(super) packing: Option<Packing>,
     pub(super) store_keys: unsafe fn(StoreArgs<'_>),
     pub(super) store_values: unsafe fn(StoreArgs<'_>),
 }
 
+/// What repacks the keys, and what the values, of a block.
+#[derive(Clone, Copy)]
+pub(crate) struct Packing {
+    pub(super) keys: unsafe fn(PackArgs<'_>),
+    pub(super) values: unsafe fn(PackArgs<'_>),
+}
+
 impl Codec {
+    /// Of an element whose numbers are taken as integers.
     pub(super) const fn of<S: Simd, E: Element>() -> Codec {
         Codec {
+            fill_panel: entry::<S, FillPanel>,
             scores: entry::<S, Scores<Stored<E>>>,
             values: entry::<S, Values<Stored<E>>>,
-            pack_keys: entry::<S, PackKeys<E>>,
-            pack_values: entry::<S, PackValues<E>>,
+            packing: Some(Packing {
+                keys: entry::<S, PackKeys<E>>,
+                values: entry::<S, PackValues<E>>,
+            }),
             store_keys: entry::<S, StoreKeys<E>>,
             store_values: entry::<S, StoreValues<E>>,
+        }
+    }
+
+    /// Of [`Single`], whose numbers are taken as they are.
+    const fn single<S: Simd>() -> Codec {
+        Codec {
+            fill_panel: entry::<S, NotePanel>,
+            scores: entry::<S, SingleScores>,
+            values: entry::<S, SingleValues>,
+            packing: None,
+            store_keys: entry::<S, StoreKeys<Single>>,
+            store_values: entry::<S, StoreValues<Single>>,
         }
     }
 }
@@ -355,7 +392,7 @@ impl Codecs {
         Codecs {
             half: Codec::of::<S, Half>(),
             eight: Codec::of::<S, Eight>(),
-            single: Codec::of::<S, Single>(),
+            single: Codec::single::<S>(),
         }
     }
 

@@ -8,23 +8,20 @@
 use super::kernels::Row;
 use crate::simd::{Kernel, Simd};
 
-/// Levels of a key on either side of zero: eleven bits, as many as the significand of a half has.
-pub(super) const KEY_LEVELS: f32 = 2047.0;
-
 /// Levels of a value on either side of zero.
-pub(super) const VALUE_LEVELS: f32 = 2047.0;
+pub(super) const VALUE_LEVELS: f32 = 4095.0;
 
 /// Levels of a weight above zero: 64 products with values are below 2^31.
-pub(super) const WEIGHT_LEVELS: f32 = 16383.0;
+pub(super) const WEIGHT_LEVELS: f32 = 8191.0;
 
 /// Rows whose largest size is below this, 2^-100, are all zero: the inverse of their step would
 /// overflow.
 pub(super) const LEAST: f32 = f32::from_bits((127 - 100) << 23);
 
-/// Levels of a query on either side of zero: at most thirteen bits, and `head_dim` products with
-/// keys are below 2^31.
-pub(super) const fn query_levels(head_dim: usize) -> f32 {
-    let most = i32::MAX as usize / (KEY_LEVELS as usize * head_dim);
+/// Levels of a query and of a key on either side of zero: at most thirteen bits, and `head_dim`
+/// products are below 2^31.
+pub(super) const fn head_levels(head_dim: usize) -> f32 {
+    let most = (i32::MAX as usize / head_dim).isqrt();
     if most < 8191 { most as f32 } else { 8191.0 }
 }
 
@@ -97,12 +94,36 @@ pub(super) fn pair(low: u16, high: u16) -> i32 {
     (u32::from(low) | u32::from(high) << 16).cast_signed()
 }
 
-/// Queries into a panel.
-pub(crate) struct PanelArgs<'a> {
-    /// Where each query begins in `all`, `[n]`.
-    pub(super) rows: &'a [usize],
+/// Rows of queries that share a key-value head: its query heads of one token, then of the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Queries<'a> {
+    /// `[tokens, n_head, head_dim]`
     pub(super) all: &'a [f32],
     pub(super) head_dim: usize,
+    pub(super) n_head: usize,
+    /// Query heads of a key-value head.
+    pub(super) group: usize,
+    pub(super) kv_head: usize,
+    /// The token whose first head row `-first` is.
+    pub(super) token: usize,
+    /// Rows from there to row 0.
+    pub(super) first: usize,
+}
+
+impl<'a> Queries<'a> {
+    /// The row of query `i`.
+    #[inline(always)]
+    pub(super) fn row(&self, i: usize) -> &'a [f32] {
+        let i = self.first + i;
+        let head = self.kv_head * self.group + i % self.group;
+        let row = (self.token + i / self.group) * self.n_head + head;
+        &self.all[row * self.head_dim..][..self.head_dim]
+    }
+}
+
+/// Queries into a panel, as many as `scales` has.
+pub(crate) struct PanelArgs<'a> {
+    pub(super) queries: Queries<'a>,
     /// What each score is multiplied by.
     pub(super) scale: f32,
     /// Pairs of integers, `[head_dim / 2 (rounded up)][n]`.
@@ -111,19 +132,22 @@ pub(crate) struct PanelArgs<'a> {
     pub(super) scales: &'a mut [f32],
 }
 
-/// A query's step, and its inverse in all lanes.
+/// The largest size of a row's numbers, NaN if there is one.
 #[inline(always)]
-pub(super) fn query_step<S: Simd>(s: S, row: &[f32]) -> (f32, S::F32) {
+pub(super) fn largest_of<S: Simd>(s: S, row: &[f32]) -> f32 {
     let mut largest = s.zero_i32();
     let (whole, rest) = row.as_chunks::<16>();
     for chunk in whole {
         largest = s.max_u32(largest, s.f32_bits(s.abs(s.load(chunk))));
     }
     largest = s.max_u32(largest, s.f32_bits(s.abs(s.load_partial(rest))));
-    let step = step(
-        f32::from_bits(s.reduce_max_u32(largest)),
-        query_levels(row.len()),
-    );
+    f32::from_bits(s.reduce_max_u32(largest))
+}
+
+/// A query's step, and its inverse in all lanes.
+#[inline(always)]
+pub(super) fn query_step<S: Simd>(s: S, row: &[f32]) -> (f32, S::F32) {
+    let step = step(largest_of(s, row), head_levels(row.len()));
     (step, s.splat(inverse(step)))
 }
 
@@ -136,9 +160,9 @@ impl Kernel for FillPanel {
 
     #[inline(always)]
     fn run<S: Simd>(s: S, args: PanelArgs<'_>) {
-        let n = args.rows.len();
-        for (i, &start) in args.rows.iter().enumerate() {
-            let row = &args.all[start..start + args.head_dim];
+        let n = args.scales.len();
+        for i in 0..n {
+            let row = args.queries.row(i);
             let (step, inverse) = query_step(s, row);
             args.scales[i] = step * args.scale;
             let columns = args.panel.chunks_mut(8 * n);

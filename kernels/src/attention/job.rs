@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::element::steps;
-use super::integers::{InversesArgs, PanelArgs};
+use super::integers::{InversesArgs, PanelArgs, Queries};
 use super::kernels::{FinishArgs, MergeAllArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span};
 use super::products::{ScoresArgs, ValuesArgs};
 use super::tile::{CacheReading, Reading, TileArgs};
@@ -52,9 +52,10 @@ pub(super) struct BlockView<'a> {
     pub(super) ahead: KeysValues<&'a [u8]>,
 }
 
-/// Queries as integers.
+/// Queries, as they are and as integers.
 #[derive(Clone, Copy)]
 pub(super) struct Panel<'a> {
+    pub(super) queries: Queries<'a>,
     /// `[head_dim / 2][n]` pairs.
     pub(super) pairs: &'a [i32],
     /// What each query's scores are multiplied by, `[n]`.
@@ -75,7 +76,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Panics when shapes disagree, with each other or with the workspace's.
+    /// Panics when shapes disagree, with each other or with the workspace's, or levels do.
     pub(super) fn new(
         kernels: Kernels,
         input: AttentionInput<'a>,
@@ -94,6 +95,12 @@ impl<'a> Plan<'a> {
             n_head > 0 && n_head.is_multiple_of(cache.n_kv_heads()),
             "{n_head} query heads for {} key-value heads",
             cache.n_kv_heads()
+        );
+        // Repacked blocks have the form that the level's tiles take.
+        assert_eq!(
+            cache.level,
+            kernels.level(),
+            "a cache of another instruction set"
         );
         let tokens = q.len() / (n_head * cache.head_dim_k());
         assert_eq!(
@@ -157,10 +164,17 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Where query `i` of a tile begins in the input: head `i % group` of token `token + i / group`.
-    pub(super) fn row(&self, kv_head: usize, token: usize, i: usize) -> usize {
-        let head = kv_head * self.group + i % self.group;
-        ((token + i / self.group) * self.input.n_head + head) * self.input.cache.head_dim_k()
+    /// The queries of a tile from `first` on, `token` being the tile's first.
+    pub(super) fn queries(&self, kv_head: usize, token: usize, first: usize) -> Queries<'a> {
+        Queries {
+            all: self.input.q,
+            head_dim: self.input.cache.head_dim_k(),
+            n_head: self.input.n_head,
+            group: self.group,
+            kv_head,
+            token,
+            first,
+        }
     }
 
     /// Writes the panels of some `queries` of a tile, up to [`QUERIES`] in each.
@@ -177,18 +191,14 @@ impl<'a> Plan<'a> {
         let scales = scales[..queries].chunks_mut(QUERIES);
         for (i, (panel, scales)) in panels.zip(scales).enumerate() {
             let n = scales.len();
-            let rows: [usize; QUERIES] =
-                std::array::from_fn(|j| self.row(kv_head, token, i * QUERIES + j));
             let args = PanelArgs {
-                rows: &rows[..n],
-                all: self.input.q,
-                head_dim,
+                queries: self.queries(kv_head, token, i * QUERIES),
                 scale: self.input.scale,
                 panel: &mut panel[..n * head_dim.div_ceil(2)],
                 scales,
             };
-            // SAFETY: `kernels` proves the level.
-            unsafe { (self.kernels.0.attention.fill_panel)(args) };
+            // SAFETY: the cache's codecs come from a `Kernels`, which proves their level.
+            unsafe { (self.input.cache.k_codec.fill_panel)(args) };
         }
     }
 
@@ -245,19 +255,20 @@ impl<'a> Plan<'a> {
         unsafe {
             R::scores(self)(ScoresArgs {
                 panel: panel.pairs,
+                queries: panel.queries,
                 k: view.data.k,
                 inverses: view.inverses.k,
                 steps: view.steps.k,
-                scores,
+                scores: &mut *scores,
                 ahead: view.ahead.k,
             });
             (self.softmax)(SoftmaxArgs {
-                scores,
+                scores: &mut *scores,
                 spans,
                 scales: panel.scales,
                 cap,
                 value_steps: view.steps.v,
-                weights,
+                weights: &mut *weights,
                 steps: &mut weight_steps[..n],
                 m: block.m,
                 l: block.l,
@@ -265,6 +276,8 @@ impl<'a> Plan<'a> {
             R::values(self)(ValuesArgs {
                 weights,
                 steps: &weight_steps[..n],
+                weighted: scores,
+                spans,
                 pairs: first / 2..end.div_ceil(2),
                 v: view.data.v,
                 inverses: view.inverses.v,
@@ -336,7 +349,7 @@ impl<'a, R: CacheReading> AttentionJob<'a, R> {
         let shape = workspace.shape();
         // As many tokens as make a full tile, but fewer where lanes would find no work.
         let items = plan.tokens * input.cache.n_kv_heads();
-        let ops = R::ops(kernels);
+        let ops = R::ops(kernels, input.cache);
         let full = (ops.queries / plan.group).max(1);
         let tile = (items / (2 * shape.lanes.max(1))).clamp(1, full);
         AttentionJob {

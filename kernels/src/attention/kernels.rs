@@ -8,7 +8,7 @@
 use std::marker::PhantomData;
 
 use super::element::Codecs;
-use super::integers::{FillPanel, Inverses, WEIGHT_LEVELS, halves, inverse, pair, step};
+use super::integers::{Inverses, WEIGHT_LEVELS, halves, inverse, pair, step};
 use super::products::{Packed, Scores, Values};
 use super::tile::{Repacked, TileOps};
 use super::{BLOCK, QUERIES};
@@ -39,7 +39,7 @@ impl Span {
 
 /// Scores into weights, with each query's maximum and sum.
 pub(crate) struct SoftmaxArgs<'a> {
-    /// `[n]`
+    /// `[n]`; they become weights times the values' steps, 0 outside the span.
     pub(super) scores: &'a mut [Row<f32>],
     /// `[n]`
     pub(super) spans: &'a [Span],
@@ -291,7 +291,6 @@ impl Kernel for Finish {
 
 /// One level's attention kernels.
 pub(crate) struct Table {
-    pub(super) fill_panel: Entry<FillPanel>,
     pub(super) inverses: Entry<Inverses>,
     pub(super) softmax: Entry<Softmax<Uncapped>>,
     pub(super) softmax_capped: Entry<Softmax<Softcap>>,
@@ -309,7 +308,6 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) const fn of<S: Simd>() -> Table {
         Table {
-            fill_panel: entry::<S, FillPanel>,
             inverses: entry::<S, Inverses>,
             softmax: entry::<S, Softmax<Uncapped>>,
             softmax_capped: entry::<S, Softmax<Softcap>>,

@@ -6,8 +6,8 @@
 use std::marker::PhantomData;
 
 use super::element::{Element, STEPS, parts};
-use super::integers::halves;
-use super::kernels::{Pairs, Row};
+use super::integers::{Queries, halves};
+use super::kernels::{Pairs, Row, Span};
 use super::{BLOCK, QUERIES};
 use crate::memory::cast;
 use crate::simd::{Kernel, Simd};
@@ -29,10 +29,11 @@ macro_rules! with_count {
         }
     };
 }
+pub(super) use with_count;
 
 /// A part of a block, to ask for while working on something else.
 #[derive(Clone, Copy)]
-struct Ahead {
+pub(super) struct Ahead {
     start: *const u8,
     /// 64, or 0 when there is nothing to ask for: then every line is one that is near anyway.
     line: usize,
@@ -41,7 +42,7 @@ struct Ahead {
 impl Ahead {
     /// Asks for the part's steps at once.
     #[inline(always)]
-    fn new<S: Simd, T>(s: S, ahead: &[u8], near: &[T]) -> Ahead {
+    pub(super) fn new<S: Simd, T>(s: S, ahead: &[u8], near: &[T]) -> Ahead {
         let ahead = if ahead.is_empty() {
             Ahead {
                 start: near.as_ptr().cast(),
@@ -64,7 +65,7 @@ impl Ahead {
 
     /// Line `i`, which may lie past the end: asking for it does no harm.
     #[inline(always)]
-    fn line(self, i: usize) -> *const u8 {
+    pub(super) fn line(self, i: usize) -> *const u8 {
         self.start.wrapping_add(i * self.line)
     }
 }
@@ -260,6 +261,8 @@ impl Source for Packed {
 pub(crate) struct ScoresArgs<'a> {
     /// Pairs of integers, `[head_dim / 2][n]`.
     pub(super) panel: &'a [i32],
+    /// What they were made of.
+    pub(super) queries: Queries<'a>,
     /// The head's keys, as the source has them.
     pub(super) k: &'a [u8],
     /// Of the positions' steps.
@@ -269,6 +272,17 @@ pub(crate) struct ScoresArgs<'a> {
     pub(super) scores: &'a mut [Row<f32>],
     /// Memory that will be read next.
     pub(super) ahead: &'a [u8],
+}
+
+impl ScoresArgs<'_> {
+    /// The same once more.
+    #[inline(always)]
+    pub(super) fn again(&mut self) -> ScoresArgs<'_> {
+        ScoresArgs {
+            scores: self.scores,
+            ..*self
+        }
+    }
 }
 
 /// [`ScoresArgs`]' kernel.
@@ -347,29 +361,13 @@ impl<K: Source> Kernel for Scores<K> {
     type Out = ();
 
     #[inline(always)]
-    fn run<S: Simd>(s: S, args: Self::Args<'_>) {
+    fn run<S: Simd>(s: S, mut args: Self::Args<'_>) {
         let n = args.scores.len();
         let pairs = K::vectors(K::view(args.k, args.inverses)) / (BLOCK / 16);
         assert_eq!(args.panel.len(), pairs * n);
         if S::ONE_BY_ONE {
-            let ScoresArgs {
-                panel,
-                k,
-                inverses,
-                steps,
-                scores,
-                ahead,
-            } = args;
             for i in 0..n {
-                let args = ScoresArgs {
-                    panel,
-                    k,
-                    inverses,
-                    steps,
-                    scores,
-                    ahead,
-                };
-                scores_tile::<S, K, 1, 1>(s, args, i);
+                scores_tile::<S, K, 1, 1>(s, args.again(), i);
             }
         } else {
             with_count!(n, scores_of::<S, K>(s, args));
@@ -385,6 +383,9 @@ pub(crate) struct ValuesArgs<'a> {
     pub(super) weights: &'a [Pairs],
     /// The weights' steps, `[n]`.
     pub(super) steps: &'a [f32],
+    /// What the integers were made of, `[n]`, and where of each query they are.
+    pub(super) weighted: &'a [Row<f32>],
+    pub(super) spans: &'a [Span],
     /// Pairs of positions: all others have no weight.
     pub(super) pairs: Range<usize>,
     /// The head's values, as the source has them.

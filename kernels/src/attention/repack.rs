@@ -12,7 +12,7 @@ use crate::simd::{Kernel, Simd};
 pub(crate) struct PackArgs<'a> {
     pub(super) from: &'a [u8],
     pub(super) inverses: &'a Row<f32>,
-    /// Pairs, half as many as `from` has numbers.
+    /// In the form of the level: pairs, half as many as `from` has numbers, or digits.
     pub(super) to: &'a mut [[i32; 16]],
 }
 

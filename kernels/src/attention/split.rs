@@ -117,9 +117,10 @@ impl<'a> AttentionSplitJob<'a> {
             .zip(l.chunks_mut(QUERIES))
             .zip(scratch.panels[kv_head * group * pairs..].chunks(QUERIES * pairs))
             .zip(scratch.scales[kv_head * group..].chunks(QUERIES));
-        for ((((o, m), l), panel), scales) in panels {
+        for (i, ((((o, m), l), panel), scales)) in panels.enumerate() {
             let n = m.len();
             let panel = Panel {
+                queries: plan.queries(kv_head, 0, i * QUERIES),
                 pairs: &panel[..n * pairs],
                 scales: &scales[..n],
             };

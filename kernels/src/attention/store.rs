@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::element::{Element, PartsMut, parts_mut};
-use super::integers::{KEY_LEVELS, VALUE_LEVELS, step};
+use super::integers::{VALUE_LEVELS, head_levels};
 use super::{BLOCK, LayerCache};
 use crate::lanes::{Disjoint, Job, Part};
 use crate::simd::{Kernel, Simd};
@@ -68,7 +68,7 @@ impl<E: Element> Kernel for StoreKeys<E> {
         }
         for t in 0..tokens {
             let largest = f32::from_bits(s.reduce_max_u32(sizes[t]));
-            steps[first + t] = step(largest, KEY_LEVELS);
+            steps[first + t] = E::step(largest, head_levels(head_dim));
         }
     }
 }
@@ -104,7 +104,7 @@ impl<E: Element> Kernel for StoreValues<E> {
                 sizes = s.max_u32(sizes, E::sizes(s, to, mark));
             }
             let largest = f32::from_bits(s.reduce_max_u32(sizes));
-            steps[p] = step(largest, VALUE_LEVELS);
+            steps[p] = E::step(largest, VALUE_LEVELS);
         }
     }
 }

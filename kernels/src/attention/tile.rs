@@ -3,12 +3,12 @@
 
 use std::ops::Range;
 
-use super::QUERIES;
 use super::job::{BlockView, KeysValues, Panel, Plan};
 use super::kernels::{Partial, Span};
 use super::products::{ScoresArgs, ValuesArgs};
 use super::repack::PackArgs;
 use super::workspace::{BlockScratch, Carver, Cut, Scratch, TILE_QUERIES};
+use super::{LayerCache, QUERIES};
 use crate::lanes::Disjoint;
 use crate::level::Kernels;
 use crate::memory::bytes_of;
@@ -65,7 +65,7 @@ pub(super) trait Reading {
     /// Weighted sums of the values.
     fn values(plan: &Plan<'_>) -> unsafe fn(ValuesArgs<'_>);
     /// How a tile is done at a level.
-    fn ops(kernels: Kernels) -> TileOps;
+    fn ops(kernels: Kernels, cache: &LayerCache) -> TileOps;
 }
 
 /// The ways in which an [`AttentionJob`](super::AttentionJob) reads the cache: [`Direct`] and
@@ -94,12 +94,13 @@ impl Reading for Direct {
     fn values(plan: &Plan<'_>) -> unsafe fn(ValuesArgs<'_>) {
         plan.input.cache.v_codec.values
     }
-    fn ops(_: Kernels) -> TileOps {
+    fn ops(_: Kernels, _: &LayerCache) -> TileOps {
         TileOps::panels::<Direct>()
     }
 }
 
-/// Makes integers of each block first, once for all queries of a tile: for many at a time.
+/// Makes integers of each block first, once for all queries of a tile: for many at a time. Of a cache
+/// that holds single precision, whose numbers are no integers, it reads blocks as they are stored.
 pub struct Repacked;
 
 impl Reading for Repacked {
@@ -124,23 +125,26 @@ impl Reading for Repacked {
     fn values(plan: &Plan<'_>) -> unsafe fn(ValuesArgs<'_>) {
         plan.kernels.0.attention.packed_values
     }
-    fn ops(kernels: Kernels) -> TileOps {
-        kernels.0.attention.repacked
+    fn ops(kernels: Kernels, cache: &LayerCache) -> TileOps {
+        match cache.packing {
+            Some(_) => kernels.0.attention.repacked,
+            None => TileOps::panels::<Direct>(),
+        }
     }
 }
 
 impl Plan<'_> {
     /// Repacks a block in the form that the level's tiles take.
     pub(super) fn repack(&self, stored: &BlockView<'_>, k: &mut [[i32; 16]], v: &mut [[i32; 16]]) {
-        let cache = self.input.cache;
+        let packing = self.input.cache.packing.expect("a cache of integers");
         // SAFETY: the cache's codecs come from a `Kernels`, which proves their level.
         unsafe {
-            (cache.k_codec.pack_keys)(PackArgs {
+            (packing.k)(PackArgs {
                 from: stored.data.k,
                 inverses: stored.inverses.k,
                 to: k,
             });
-            (cache.v_codec.pack_values)(PackArgs {
+            (packing.v)(PackArgs {
                 from: stored.data.v,
                 inverses: stored.inverses.v,
                 to: v,
@@ -224,6 +228,7 @@ unsafe fn run<R: Reading>(args: TileArgs<'_>) {
                 continue;
             }
             let panel = Panel {
+                queries: plan.queries(kv_head, tokens.start, first),
                 pairs: &scratch.panels[first * pairs..][..n * pairs],
                 scales: &scratch.scales[first..][..n],
             };

@@ -77,7 +77,8 @@ impl ModelFacts {
     }
 
     /// Bytes of cache that a decode step reads with `depth` positions cached as `types` of keys
-    /// and values.
+    /// and values: the types' own, to which an engine may add (EMEL keeps a step, four bytes, for
+    /// each position and head).
     pub fn cache_bytes_per_token(&self, depth: u64, types: [CacheType; 2]) -> u64 {
         let bytes = |elements: [usize; 2]| -> u64 {
             let parts = types.into_iter().zip(elements);

@@ -103,12 +103,12 @@ pub(super) fn fill_queries(
 ) {
     let head_dim = plan.input.cache.head_dim_k();
     let k_tiles = head_dim.div_ceil(64);
+    let rows = plan.queries(kv_head, token, 0);
     for i in 0..queries {
         let position = plan.input.pos0 + token + i / plan.group;
         scratch.positions[i / TILE_ROWS][i % TILE_ROWS] =
             i32::try_from(position).expect("positions of a model fit 31 bits");
-        let start = plan.row(kv_head, token, i);
-        let row = &plan.input.q[start..start + head_dim];
+        let row = rows.row(i);
         let (step, inverse) = query_step(s, row);
         scratch.scales[i / TILE_ROWS][i % TILE_ROWS] = step * plan.input.scale;
         let tiles = &mut scratch.q[i / TILE_ROWS * k_tiles..][..k_tiles];
@@ -131,14 +131,14 @@ pub(super) fn fill_queries(
 
 /// Row `4 i + c` and column `4 c + i` exchanged, of four times four.
 #[inline(always)]
-pub(super) fn transposition() -> Int {
-    // SAFETY: callers hold a token.
+pub(super) fn transposition(_: Avx512) -> Int {
+    // SAFETY: the token proves that the processor has the instructions.
     unsafe { _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15) }
 }
 
 /// The digits of 64 weights, high and low.
 #[inline(always)]
-pub(super) fn weight_digits(_: Avx512, n: [Int; BLOCK / 16]) -> [Int; 2] {
+pub(super) fn weight_digits(s: Avx512, n: [Int; BLOCK / 16]) -> [Int; 2] {
     // SAFETY: the token proves that the processor has the instructions.
     unsafe {
         // In each 128 bits packing puts four of each vector side by side.
@@ -155,8 +155,8 @@ pub(super) fn weight_digits(_: Avx512, n: [Int; BLOCK / 16]) -> [Int; 2] {
             _mm512_and_si512(halves[1], _mm512_set1_epi16(127)),
         );
         [
-            _mm512_permutexvar_epi32(transposition(), high),
-            _mm512_permutexvar_epi32(transposition(), low),
+            _mm512_permutexvar_epi32(transposition(s), high),
+            _mm512_permutexvar_epi32(transposition(s), low),
         ]
     }
 }

@@ -83,6 +83,21 @@ fn storing_past_the_end_is_refused() {
 }
 
 #[test]
+fn a_cache_of_another_level_is_refused() {
+    let all = levels();
+    let data = Data::random(&PLAIN, &mut Rng(15));
+    let cache = data.cache(&PLAIN, all[0]);
+    for &kernels in &all[1..] {
+        let attend = || {
+            let (mut workspace, mut out) = (PLAIN.workspace(1), PLAIN.out());
+            let input = PLAIN.input(&data.q, &cache);
+            let _ = AttentionJob::<Repacked>::new(kernels, input, &mut workspace, &mut out);
+        };
+        std::panic::catch_unwind(attend).expect_err("another level's tiles");
+    }
+}
+
+#[test]
 #[should_panic(expected = "another split")]
 fn merging_another_split_is_refused() {
     let case = Case { pos0: 10, ..PLAIN };

@@ -8,7 +8,10 @@ fn laid_out(case: &Case, data: &Data) -> Vec<u8> {
         n_kv, dim_k, dim_v, ..
     } = *case;
     let mut bytes = Vec::new();
-    let part = |ty: CacheType, row: &dyn Fn(usize) -> Vec<f32>, transposed: bool| {
+    let part = |ty: CacheType,
+                (row, held): (&dyn Fn(usize) -> Vec<f32>, usize),
+                transposed: bool,
+                levels: f32| {
         let rows: Vec<Vec<f32>> = (0..64).map(row).collect();
         let width = rows[0].len();
         let order: Vec<(usize, usize)> = match transposed {
@@ -20,8 +23,12 @@ fn laid_out(case: &Case, data: &Data) -> Vec<u8> {
                 .collect(),
         };
         let mut out = Vec::new();
-        for values in &rows {
-            let (_, step) = super::row(&stored(ty, values), 2047.0);
+        for (p, values) in rows.iter().enumerate() {
+            if p >= held {
+                out.extend([0; 4]);
+                continue;
+            }
+            let (_, step) = factors(ty, &stored(ty, values), levels);
             out.extend(step.to_le_bytes());
         }
         let quantized: Vec<Vec<test_util::Quantized>> = match ty {
@@ -54,10 +61,11 @@ fn laid_out(case: &Case, data: &Data) -> Vec<u8> {
         row
     };
     for block in 0..case.end().div_ceil(64) {
+        let held = case.end() - 64 * block;
         for head in 0..n_kv {
             let padded = dim_k.next_multiple_of(2);
             let of = |p| row(&data.k, 64 * block + p, head, dim_k, padded);
-            bytes.extend(part(case.types.0, &of, true));
+            bytes.extend(part(case.types.0, (&of, held), true, head_levels(dim_k)));
         }
         for head in 0..n_kv {
             let of = |p| {
@@ -69,7 +77,7 @@ fn laid_out(case: &Case, data: &Data) -> Vec<u8> {
                     dim_v.next_multiple_of(16),
                 )
             };
-            bytes.extend(part(case.types.1, &of, false));
+            bytes.extend(part(case.types.1, (&of, held), false, VALUE_LEVELS));
         }
     }
     bytes
