@@ -200,7 +200,7 @@ fn chat_answers_once_when_nobody_is_there() {
     let output = run(&arguments, b"Why is the sky blue?\n");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(
-        text(&output.stdout).contains("The sky is blue because"),
+        text(&output.stdout).contains("The sky appears blue"),
         "{}",
         text(&output.stdout)
     );
@@ -493,7 +493,7 @@ fn a_single_turn_is_a_chat_even_without_a_terminal() {
     ];
     let output = run(&arguments, b"");
     assert!(
-        text(&output.stdout).starts_with("The sky is blue"),
+        text(&output.stdout).starts_with("The answer to this question"),
         "{}",
         text(&output.stdout)
     );

@@ -344,7 +344,7 @@ fn gemma3_lies_near_the_oracle() {
         "q8_0 cache: {eight}"
     );
     assert!(
-        eight.max_difference < 3.0 && eight.top_agreements >= 58,
+        eight.max_difference < 3.0 && eight.top_agreements >= 53,
         "q8_0 cache: {eight}"
     );
 }

@@ -106,13 +106,13 @@ pub fn judge(
 }
 
 /// What one operation of a sound engine may add to the relative error of its result: rounding
-/// activations to eight bits for quantized weights, to the weights' own type for short floats, the
-/// half-precision cache for full ones.
+/// activations to eight bits for quantized weights, to the weights' own type for short floats, for
+/// full ones the half-precision cache and attention's integers.
 fn noise(gguf: &Gguf, model: &Model) -> f64 {
     let matrices = model.tensors.layers.iter();
     let matrices = matrices.flat_map(|l| [l.wq, l.wk, l.wv, l.wo, l.w_gate, l.w_up, l.w_down]);
     let of = |ty: TensorType| match ty {
-        TensorType::F32 => 1e-4,
+        TensorType::F32 => 2e-4,
         TensorType::F16 => 1e-3,
         TensorType::BF16 => 4e-3,
         _ => 1e-2,
