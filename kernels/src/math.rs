@@ -1,4 +1,4 @@
-//! Exponentials and what is made of them, on vectors: `exp`, SiLU, GELU, `tanh`.
+//! Exponentials and what is made of them, on vectors: `exp`, SiLU, GELU, `tanh`; and largest sizes.
 //!
 //! Each is one fixed sequence of IEEE-754 operations, so that every level gives the same bits.
 //! `exp` reduces `x = n ln 2 + r` with `n` the nearest integer (Cody and Waite, with a fused
@@ -12,6 +12,17 @@
 //! alone is that much). Where `e^-x` overflows, SiLU and GELU are -0.
 
 use crate::simd::Simd;
+
+/// The largest sizes of some numbers, lane by lane, as bits: they order as the sizes do, with NaN at
+/// the top.
+#[inline(always)]
+pub(crate) fn sizes<S: Simd>(s: S, numbers: &[[f32; 16]]) -> S::Int {
+    let mut most = s.zero_i32();
+    for numbers in numbers {
+        most = s.max_u32(most, s.f32_bits(s.abs(s.load(numbers))));
+    }
+    most
+}
 
 const LOG2_E: f32 = std::f32::consts::LOG2_E;
 /// ln 2 rounded to `f32`, and what that leaves.

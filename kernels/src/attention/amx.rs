@@ -30,7 +30,7 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use super::BLOCK;
-use super::element::{Codec, Codecs, Eight, Element, Half, Packing};
+use super::element::{AsIntegers, Codec, Codecs, Eight, Half, Packing};
 use super::integers::{LEAST, WEIGHT_LEVELS, integers, inverses};
 use super::job::Plan;
 use super::kernels::{Cap, Row, Span, Table, Uncapped, mask};
@@ -71,7 +71,7 @@ pub(crate) const fn table() -> Table {
     }
 }
 
-const fn codec<E: Element>() -> Codec {
+const fn codec<E: AsIntegers>() -> Codec {
     Codec {
         packing: Some(Packing {
             keys: pack_keys::<E>,

@@ -170,8 +170,6 @@ pub struct LayerCache {
     /// The kernels of the two types, of that level.
     pub(super) k_codec: &'static Codec,
     pub(super) v_codec: &'static Codec,
-    /// What repacks both, unless one is no integers.
-    pub(super) packing: Option<KeysValues<unsafe fn(PackArgs<'_>)>>,
 }
 
 impl LayerCache {
@@ -198,19 +196,13 @@ impl LayerCache {
         shape: CacheShape,
     ) -> Result<LayerCache, CacheError> {
         let codecs = &kernels.0.attention.codecs;
-        let (k_codec, v_codec) = (codecs.get(shape.type_k), codecs.get(shape.type_v));
-        let packing = k_codec.packing.zip(v_codec.packing);
         Ok(LayerCache {
             data: arena.zeroed(shape.bytes()? / LINE)?,
             layout: shape.layout()?,
             shape,
             level: kernels.level(),
-            k_codec,
-            v_codec,
-            packing: packing.map(|(k, v)| KeysValues {
-                k: k.keys,
-                v: v.values,
-            }),
+            k_codec: codecs.get(shape.type_k),
+            v_codec: codecs.get(shape.type_v),
         })
     }
 
@@ -247,6 +239,15 @@ impl LayerCache {
     /// Vectors of sixteen that hold a value.
     pub(super) fn vectors(&self) -> usize {
         self.shape.head_dim_v.div_ceil(16)
+    }
+
+    /// What repacks keys and values, unless one of them is not taken as integers.
+    pub(super) fn packing(&self) -> Option<KeysValues<unsafe fn(PackArgs<'_>)>> {
+        let (k, v) = self.k_codec.packing.zip(self.v_codec.packing)?;
+        Some(KeysValues {
+            k: k.keys,
+            v: v.values,
+        })
     }
 
     /// The keys of one block and head.

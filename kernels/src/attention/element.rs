@@ -86,11 +86,11 @@ impl FromStr for CacheType {
 
 /// A stored number. One head's part of a block, of keys or of values, begins with the steps of its
 /// 64 positions (see [`super::integers`]). Then come its numbers and, for elements that have them,
-/// their scales: a row of 64 for each run of [`Element::RUN`] elements, one a position.
+/// their scales: a row of 64 for each run of [`AsIntegers::RUN`] elements, one a position.
 pub(crate) trait Element: 'static {
     /// One number.
     type Of: Plain;
-    /// Numbers that are stored at once: `[[Of; 16]; RUN / 16]`, or one vector without scales.
+    /// Numbers that are stored at once: as many as share a scale, or one vector without scales.
     type Chunk: Copy + AsRef<[[Self::Of; 16]]> + AsMut<[[Self::Of; 16]]>;
     /// A chunk of anything.
     const EMPTY: Self::Chunk;
@@ -98,25 +98,9 @@ pub(crate) trait Element: 'static {
     type Mark: Copy;
     /// No scale.
     const UNMARKED: Self::Mark;
-    /// The scales of sixteen positions, or nothing.
-    type Scale<S: Simd>: Copy;
-    /// The scales of a block's positions, or nothing.
-    type Scales: Copy;
-    /// Elements that share a scale; without scales, more than there can be.
-    const RUN: usize;
 
     /// Bytes of numbers in `len` bytes of numbers and scales of a head's part of a block.
     fn numbers(len: usize) -> usize;
-
-    /// The scales of the sixteen positions of a row's vector `vector`.
-    fn scale<S: Simd>(s: S, scales: &[Row<u16>], run: usize, vector: usize) -> Self::Scale<S>;
-    /// Sixteen positions' numbers.
-    fn key<S: Simd>(s: S, from: &[Self::Of; 16], scale: Self::Scale<S>) -> S::F32;
-
-    /// The scales of a run.
-    fn scales<S: Simd>(s: S, scales: &[Row<u16>], run: usize) -> Self::Scales;
-    /// Sixteen numbers of one position.
-    fn value<S: Simd>(s: S, from: &[Self::Of; 16], scales: &Self::Scales, p: usize) -> S::F32;
 
     /// Stores as many numbers as a chunk has, or fewer at the end of a head.
     fn pack<S: Simd>(s: S, from: &[f32], to: &mut [[Self::Of; 16]]) -> Self::Mark;
@@ -131,6 +115,26 @@ pub(crate) trait Element: 'static {
     fn step(largest: f32, levels: f32) -> f32 {
         step(largest, levels)
     }
+}
+
+/// An element whose numbers are taken as integers: how they are read.
+pub(crate) trait AsIntegers: Element {
+    /// The scales of sixteen positions, or nothing.
+    type Scale<S: Simd>: Copy;
+    /// The scales of a block's positions, or nothing.
+    type Scales: Copy;
+    /// Elements that share a scale; without scales, more than there can be.
+    const RUN: usize;
+
+    /// The scales of the sixteen positions of a row's vector `vector`.
+    fn scale<S: Simd>(s: S, scales: &[Row<u16>], run: usize, vector: usize) -> Self::Scale<S>;
+    /// Sixteen positions' numbers.
+    fn key<S: Simd>(s: S, from: &[Self::Of; 16], scale: Self::Scale<S>) -> S::F32;
+
+    /// The scales of a run.
+    fn scales<S: Simd>(s: S, scales: &[Row<u16>], run: usize) -> Self::Scales;
+    /// Sixteen numbers of one position.
+    fn value<S: Simd>(s: S, from: &[Self::Of; 16], scales: &Self::Scales, p: usize) -> S::F32;
 }
 
 /// Bytes of a part's steps.
@@ -188,18 +192,11 @@ macro_rules! unscaled {
         const EMPTY: Self::Chunk = [[0 as $of; 16]; 1];
         type Mark = ();
         const UNMARKED: () = ();
-        type Scale<S: Simd> = ();
-        type Scales = ();
-        const RUN: usize = usize::MAX;
 
         #[inline(always)]
         fn numbers(len: usize) -> usize {
             len
         }
-        #[inline(always)]
-        fn scale<S: Simd>(_: S, _: &[Row<u16>], _: usize, _: usize) {}
-        #[inline(always)]
-        fn scales<S: Simd>(_: S, _: &[Row<u16>], _: usize) {}
         #[inline(always)]
         fn mark(_: &mut [Row<u16>], _: usize, _: usize, _: ()) {}
     };
@@ -212,14 +209,6 @@ impl Element for Half {
     unscaled!(u16);
 
     #[inline(always)]
-    fn key<S: Simd>(s: S, from: &[u16; 16], (): ()) -> S::F32 {
-        s.load_f16(from)
-    }
-    #[inline(always)]
-    fn value<S: Simd>(s: S, from: &[u16; 16], (): &(), _: usize) -> S::F32 {
-        s.load_f16(from)
-    }
-    #[inline(always)]
     fn pack<S: Simd>(s: S, from: &[f32], to: &mut [[u16; 16]]) {
         s.store_f16(load_up_to_16(s, from), &mut to[0]);
     }
@@ -229,20 +218,31 @@ impl Element for Half {
     }
 }
 
+impl AsIntegers for Half {
+    type Scale<S: Simd> = ();
+    type Scales = ();
+    const RUN: usize = usize::MAX;
+
+    #[inline(always)]
+    fn scale<S: Simd>(_: S, _: &[Row<u16>], _: usize, _: usize) {}
+    #[inline(always)]
+    fn key<S: Simd>(s: S, from: &[u16; 16], (): ()) -> S::F32 {
+        s.load_f16(from)
+    }
+    #[inline(always)]
+    fn scales<S: Simd>(_: S, _: &[Row<u16>], _: usize) {}
+    #[inline(always)]
+    fn value<S: Simd>(s: S, from: &[u16; 16], (): &(), _: usize) -> S::F32 {
+        s.load_f16(from)
+    }
+}
+
 /// Single precision: [`CacheType::F32`].
 pub(crate) struct Single;
 
 impl Element for Single {
     unscaled!(f32);
 
-    #[inline(always)]
-    fn key<S: Simd>(s: S, from: &[f32; 16], (): ()) -> S::F32 {
-        s.load(from)
-    }
-    #[inline(always)]
-    fn value<S: Simd>(s: S, from: &[f32; 16], (): &(), _: usize) -> S::F32 {
-        s.load(from)
-    }
     #[inline(always)]
     fn pack<S: Simd>(s: S, from: &[f32], to: &mut [[f32; 16]]) {
         s.store(load_up_to_16(s, from), &mut to[0]);
@@ -266,35 +266,11 @@ impl Element for Eight {
     const EMPTY: Self::Chunk = [[0; 16]; 2];
     type Mark = u16;
     const UNMARKED: u16 = 0;
-    type Scale<S: Simd> = S::F32;
-    type Scales = [f32; BLOCK];
-    const RUN: usize = 32;
 
     #[inline(always)]
     fn numbers(len: usize) -> usize {
         len / 34 * 32
     }
-    #[inline(always)]
-    fn scale<S: Simd>(s: S, scales: &[Row<u16>], run: usize, vector: usize) -> S::F32 {
-        s.load_f16(&scales[run][vector])
-    }
-    #[inline(always)]
-    fn key<S: Simd>(s: S, from: &[i8; 16], scale: S::F32) -> S::F32 {
-        s.mul(s.i32_to_f32(s.load_i8(from)), scale)
-    }
-    #[inline(always)]
-    fn scales<S: Simd>(s: S, scales: &[Row<u16>], run: usize) -> [f32; BLOCK] {
-        let mut to = [[0.0; 16]; BLOCK / 16];
-        for (from, to) in scales[run].iter().zip(&mut to) {
-            s.store(s.load_f16(from), to);
-        }
-        *to.as_flattened().first_chunk().expect("a scale a position")
-    }
-    #[inline(always)]
-    fn value<S: Simd>(s: S, from: &[i8; 16], scales: &[f32; BLOCK], p: usize) -> S::F32 {
-        s.mul(s.i32_to_f32(s.load_i8(from)), s.splat(scales[p]))
-    }
-
     /// As `quantize` does blocks of 32, without the sum.
     #[inline(always)]
     fn pack<S: Simd>(s: S, from: &[f32], to: &mut [[i8; 16]]) -> u16 {
@@ -332,6 +308,33 @@ impl Element for Eight {
     }
 }
 
+impl AsIntegers for Eight {
+    type Scale<S: Simd> = S::F32;
+    type Scales = [f32; BLOCK];
+    const RUN: usize = 32;
+
+    #[inline(always)]
+    fn scale<S: Simd>(s: S, scales: &[Row<u16>], run: usize, vector: usize) -> S::F32 {
+        s.load_f16(&scales[run][vector])
+    }
+    #[inline(always)]
+    fn key<S: Simd>(s: S, from: &[i8; 16], scale: S::F32) -> S::F32 {
+        s.mul(s.i32_to_f32(s.load_i8(from)), scale)
+    }
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, scales: &[Row<u16>], run: usize) -> [f32; BLOCK] {
+        let mut to = [[0.0; 16]; BLOCK / 16];
+        for (from, to) in scales[run].iter().zip(&mut to) {
+            s.store(s.load_f16(from), to);
+        }
+        *to.as_flattened().first_chunk().expect("a scale a position")
+    }
+    #[inline(always)]
+    fn value<S: Simd>(s: S, from: &[i8; 16], scales: &[f32; BLOCK], p: usize) -> S::F32 {
+        s.mul(s.i32_to_f32(s.load_i8(from)), s.splat(scales[p]))
+    }
+}
+
 /// One element's kernels at one level, for keys and for values.
 pub(crate) struct Codec {
     /// Queries in the form that `scores` takes.
@@ -352,8 +355,8 @@ pub(crate) struct Packing {
 }
 
 impl Codec {
-    /// Of an element whose numbers are taken as integers.
-    pub(super) const fn of<S: Simd, E: Element>() -> Codec {
+    /// Of any other element than [`Single`].
+    pub(super) const fn of<S: Simd, E: AsIntegers>() -> Codec {
         Codec {
             fill_panel: entry::<S, FillPanel>,
             scores: entry::<S, Scores<Stored<E>>>,

@@ -6,6 +6,7 @@
 //! definition in [`super`].
 
 use super::kernels::Row;
+use crate::math::sizes;
 use crate::simd::{Kernel, Simd};
 
 /// Levels of a value on either side of zero.
@@ -135,19 +136,15 @@ pub(crate) struct PanelArgs<'a> {
 /// The largest size of a row's numbers, NaN if there is one.
 #[inline(always)]
 pub(super) fn largest_of<S: Simd>(s: S, row: &[f32]) -> f32 {
-    let mut largest = s.zero_i32();
     let (whole, rest) = row.as_chunks::<16>();
-    for chunk in whole {
-        largest = s.max_u32(largest, s.f32_bits(s.abs(s.load(chunk))));
-    }
-    largest = s.max_u32(largest, s.f32_bits(s.abs(s.load_partial(rest))));
-    f32::from_bits(s.reduce_max_u32(largest))
+    let rest = s.f32_bits(s.abs(s.load_partial(rest)));
+    f32::from_bits(s.reduce_max_u32(s.max_u32(sizes(s, whole), rest)))
 }
 
-/// A query's step, and its inverse in all lanes.
+/// A query's step, and its inverse in all lanes. The levels are those of [`head_levels`].
 #[inline(always)]
-pub(super) fn query_step<S: Simd>(s: S, row: &[f32]) -> (f32, S::F32) {
-    let step = step(largest_of(s, row), head_levels(row.len()));
+pub(super) fn query_step<S: Simd>(s: S, row: &[f32], levels: f32) -> (f32, S::F32) {
+    let step = step(largest_of(s, row), levels);
     (step, s.splat(inverse(step)))
 }
 
@@ -161,9 +158,10 @@ impl Kernel for FillPanel {
     #[inline(always)]
     fn run<S: Simd>(s: S, args: PanelArgs<'_>) {
         let n = args.scales.len();
+        let levels = head_levels(args.queries.head_dim);
         for i in 0..n {
             let row = args.queries.row(i);
-            let (step, inverse) = query_step(s, row);
+            let (step, inverse) = query_step(s, row, levels);
             args.scales[i] = step * args.scale;
             let columns = args.panel.chunks_mut(8 * n);
             for (from, to) in row.chunks(16).zip(columns) {

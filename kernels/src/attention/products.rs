@@ -5,7 +5,7 @@
 
 use std::marker::PhantomData;
 
-use super::element::{Element, STEPS, parts};
+use super::element::{AsIntegers, STEPS, parts};
 use super::integers::{Queries, halves};
 use super::kernels::{Pairs, Row, Span};
 use super::{BLOCK, QUERIES};
@@ -121,23 +121,23 @@ pub(crate) trait Source: 'static {
 pub(crate) struct Stored<E>(PhantomData<E>);
 
 /// [`Stored`]'s view.
-pub(crate) struct StoredView<'a, E: Element> {
+pub(crate) struct StoredView<'a, E: AsIntegers> {
     numbers: &'a [[E::Of; 16]],
     scales: &'a [Row<u16>],
     /// Of the positions' steps.
     inverses: &'a Row<f32>,
 }
 
-impl<E: Element> Clone for StoredView<'_, E> {
+impl<E: AsIntegers> Clone for StoredView<'_, E> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<E: Element> Copy for StoredView<'_, E> {}
+impl<E: AsIntegers> Copy for StoredView<'_, E> {}
 
-impl<E: Element> Source for Stored<E> {
+impl<E: AsIntegers> Source for Stored<E> {
     type View<'a> = StoredView<'a, E>;
     type KeyScale<S: Simd> = (E::Scale<S>, S::F32);
     type ValueScales = E::Scales;
@@ -342,17 +342,29 @@ fn scores_tile<S: Simd, K: Source, const N: usize, const P: usize>(
     }
 }
 
-/// The tile's width by the registers there are: `N * P` accumulators (of one register with 512
-/// bits, of two with 256), `P` keys, one query.
+/// The width of a tile of `n` queries, by the registers there are: `n` times as many accumulators (of
+/// one register with 512 bits, of two with 256), so many keys, one query.
+#[inline(always)]
+pub(super) const fn width<S: Simd>(n: usize) -> usize {
+    if S::ONE_BY_ONE {
+        1
+    } else if S::MANY_REGISTERS || n == 1 {
+        4
+    } else if n == 2 {
+        2
+    } else {
+        1
+    }
+}
+
+/// Scores of all `N` queries.
 #[inline(always)]
 fn scores_of<S: Simd, K: Source, const N: usize>(s: S, args: ScoresArgs<'_>) {
     assert_eq!(args.scores.len(), N);
-    if S::MANY_REGISTERS || N == 1 {
-        scores_tile::<S, K, N, 4>(s, args, 0);
-    } else if N == 2 {
-        scores_tile::<S, K, N, 2>(s, args, 0);
-    } else {
-        scores_tile::<S, K, N, 1>(s, args, 0);
+    match width::<S>(N) {
+        4 => scores_tile::<S, K, N, 4>(s, args, 0),
+        2 => scores_tile::<S, K, N, 2>(s, args, 0),
+        _ => scores_tile::<S, K, N, 1>(s, args, 0),
     }
 }
 
@@ -448,7 +460,7 @@ fn values_tile<S: Simd, V: Source, const N: usize, const P: usize>(
     }
 }
 
-/// All vectors of `N` queries, in tiles as wide as in [`scores_of`].
+/// All vectors of `N` queries.
 #[inline(always)]
 fn values_of<S: Simd, V: Source, const N: usize>(
     s: S,
@@ -457,19 +469,12 @@ fn values_of<S: Simd, V: Source, const N: usize>(
     vectors: usize,
 ) {
     let mut first = 0;
-    if S::MANY_REGISTERS {
+    if width::<S>(N) == 4 {
         while first + 4 <= vectors {
             values_tile::<S, V, N, 4>(s, args, query, vectors, first);
             first += 4;
         }
-    } else if S::ONE_BY_ONE {
-        // As narrow as the rest below.
-    } else if N == 1 {
-        while first + 4 <= vectors {
-            values_tile::<S, V, N, 4>(s, args, query, vectors, first);
-            first += 4;
-        }
-    } else if N == 2 {
+    } else if width::<S>(N) == 2 {
         while first + 2 <= vectors {
             values_tile::<S, V, N, 2>(s, args, query, vectors, first);
             first += 2;

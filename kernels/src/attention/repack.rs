@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::BLOCK;
-use super::element::Element;
+use super::element::AsIntegers;
 use super::kernels::Row;
 use super::products::{Source, Stored};
 use crate::simd::{Kernel, Simd};
@@ -19,7 +19,7 @@ pub(crate) struct PackArgs<'a> {
 /// [`PackArgs`]' kernel for keys: `[head_dim / 2][64]`, pairs of elements.
 pub(crate) struct PackKeys<E>(PhantomData<E>);
 
-impl<E: Element> Kernel for PackKeys<E> {
+impl<E: AsIntegers> Kernel for PackKeys<E> {
     type Args<'a> = PackArgs<'a>;
     type Out = ();
 
@@ -49,7 +49,7 @@ impl<E: Element> Kernel for PackKeys<E> {
 /// [`PackArgs`]' kernel for values: `[32][vectors]`, pairs of positions.
 pub(crate) struct PackValues<E>(PhantomData<E>);
 
-impl<E: Element> Kernel for PackValues<E> {
+impl<E: AsIntegers> Kernel for PackValues<E> {
     type Args<'a> = PackArgs<'a>;
     type Out = ();
 

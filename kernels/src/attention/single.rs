@@ -4,7 +4,7 @@
 use super::element::{Single, parts};
 use super::integers::{PanelArgs, largest_of};
 use super::kernels::{Row, Span};
-use super::products::{Ahead, ScoresArgs, ValuesArgs, with_count};
+use super::products::{Ahead, ScoresArgs, ValuesArgs, width, with_count};
 use super::{BLOCK, QUERIES};
 use crate::simd::{Kernel, Simd};
 
@@ -71,15 +71,13 @@ fn scores_tile<S: Simd, const N: usize, const P: usize>(s: S, args: ScoresArgs<'
     }
 }
 
-/// As wide as the tiles of integers.
+/// Scores of all `N` queries.
 #[inline(always)]
 fn scores_of<S: Simd, const N: usize>(s: S, args: ScoresArgs<'_>) {
-    if S::MANY_REGISTERS || N == 1 {
-        scores_tile::<S, N, 4>(s, args, 0);
-    } else if N == 2 {
-        scores_tile::<S, N, 2>(s, args, 0);
-    } else {
-        scores_tile::<S, N, 1>(s, args, 0);
+    match width::<S>(N) {
+        4 => scores_tile::<S, N, 4>(s, args, 0),
+        2 => scores_tile::<S, N, 2>(s, args, 0),
+        _ => scores_tile::<S, N, 1>(s, args, 0),
     }
 }
 
@@ -169,12 +167,12 @@ fn values_of<S: Simd, const N: usize>(
     }
     let vectors = v.len() / BLOCK;
     let mut first = 0;
-    if S::MANY_REGISTERS || N == 1 && !S::ONE_BY_ONE {
+    if width::<S>(N) == 4 {
         while first + 4 <= vectors {
             values_tile::<S, N, 4>(s, &rows, span, v, o, first, ahead);
             first += 4;
         }
-    } else if N == 2 {
+    } else if width::<S>(N) == 2 {
         while first + 2 <= vectors {
             values_tile::<S, N, 2>(s, &rows, span, v, o, first, ahead);
             first += 2;

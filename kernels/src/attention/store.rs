@@ -66,9 +66,10 @@ impl<E: Element> Kernel for StoreKeys<E> {
                 E::mark(scales, c, first + t, *mark);
             }
         }
+        let levels = head_levels(head_dim);
         for t in 0..tokens {
             let largest = f32::from_bits(s.reduce_max_u32(sizes[t]));
-            steps[first + t] = E::step(largest, head_levels(head_dim));
+            steps[first + t] = E::step(largest, levels);
         }
     }
 }

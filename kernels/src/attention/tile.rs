@@ -126,7 +126,7 @@ impl Reading for Repacked {
         plan.kernels.0.attention.packed_values
     }
     fn ops(kernels: Kernels, cache: &LayerCache) -> TileOps {
-        match cache.packing {
+        match cache.packing() {
             Some(_) => kernels.0.attention.repacked,
             None => TileOps::panels::<Direct>(),
         }
@@ -136,7 +136,7 @@ impl Reading for Repacked {
 impl Plan<'_> {
     /// Repacks a block in the form that the level's tiles take.
     pub(super) fn repack(&self, stored: &BlockView<'_>, k: &mut [[i32; 16]], v: &mut [[i32; 16]]) {
-        let packing = self.input.cache.packing.expect("a cache of integers");
+        let packing = self.input.cache.packing().expect("a cache of integers");
         // SAFETY: the cache's codecs come from a `Kernels`, which proves their level.
         unsafe {
             (packing.k)(PackArgs {

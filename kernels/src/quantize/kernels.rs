@@ -2,6 +2,7 @@
 
 use super::tiles::{TILE_TOKENS, TileTable};
 use super::{Head32, Head256, Quads32, Quads256, WIDE_TOKENS};
+use crate::math::sizes;
 use crate::memory::Plain;
 use crate::simd::{Entry, Kernel, Simd, entry};
 
@@ -55,15 +56,10 @@ pub(crate) struct Rows<'a, Q, H> {
     pub(super) head: &'a mut [H],
 }
 
-/// The largest of |v|, as bits.
+/// The largest of |v|, NaN if there is one.
 #[inline(always)]
 pub(super) fn largest<S: Simd, const N: usize>(s: S, v: &[[f32; 16]; N]) -> f32 {
-    let sign = s.splat_i32(0x7fff_ffff);
-    let mut most = s.zero_i32();
-    for v in v {
-        most = s.max_u32(most, s.and(s.f32_bits(s.load(v)), sign));
-    }
-    f32::from_bits(s.reduce_max_u32(most))
+    f32::from_bits(s.reduce_max_u32(sizes(s, v)))
 }
 
 /// 127 / amax, or 0.

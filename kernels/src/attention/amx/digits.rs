@@ -3,8 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::super::BLOCK;
-use super::super::element::Element;
-use super::super::integers::{integers, query_step};
+use super::super::element::AsIntegers;
+use super::super::integers::{head_levels, integers, query_step};
 use super::super::job::Plan;
 use super::super::products::{Source, Stored};
 use super::super::repack::PackArgs;
@@ -39,7 +39,7 @@ fn digits(_: Avx512, pairs: [Int; 2]) -> [Int; 2] {
 ///
 /// - The processor has AVX-512's level.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn pack_keys<E: Element>(PackArgs { from, inverses, to }: PackArgs<'_>) {
+pub(super) unsafe fn pack_keys<E: AsIntegers>(PackArgs { from, inverses, to }: PackArgs<'_>) {
     const ROW: usize = BLOCK / 16;
     // SAFETY: the caller's obligation.
     let s = unsafe { vectors() };
@@ -73,7 +73,7 @@ pub(super) unsafe fn pack_keys<E: Element>(PackArgs { from, inverses, to }: Pack
 ///
 /// - The processor has AVX-512's level.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
-pub(super) unsafe fn pack_values<E: Element>(PackArgs { from, inverses, to }: PackArgs<'_>) {
+pub(super) unsafe fn pack_values<E: AsIntegers>(PackArgs { from, inverses, to }: PackArgs<'_>) {
     // SAFETY: the caller's obligation.
     let s = unsafe { vectors() };
     let values = Stored::<E>::view(from, inverses);
@@ -104,12 +104,13 @@ pub(super) fn fill_queries(
     let head_dim = plan.input.cache.head_dim_k();
     let k_tiles = head_dim.div_ceil(64);
     let rows = plan.queries(kv_head, token, 0);
+    let levels = head_levels(head_dim);
     for i in 0..queries {
         let position = plan.input.pos0 + token + i / plan.group;
         scratch.positions[i / TILE_ROWS][i % TILE_ROWS] =
             i32::try_from(position).expect("positions of a model fit 31 bits");
         let row = rows.row(i);
-        let (step, inverse) = query_step(s, row);
+        let (step, inverse) = query_step(s, row, levels);
         scratch.scales[i / TILE_ROWS][i % TILE_ROWS] = step * plan.input.scale;
         let tiles = &mut scratch.q[i / TILE_ROWS * k_tiles..][..k_tiles];
         for (from, [high, low]) in row.chunks(64).zip(tiles) {

@@ -24,11 +24,10 @@ fn laid_out(case: &Case, data: &Data) -> Vec<u8> {
         };
         let mut out = Vec::new();
         for (p, values) in rows.iter().enumerate() {
-            if p >= held {
-                out.extend([0; 4]);
-                continue;
-            }
-            let (_, step) = factors(ty, &stored(ty, values), levels);
+            let step = match p < held {
+                true => factors(ty, &stored(ty, values), levels).1,
+                false => 0.0,
+            };
             out.extend(step.to_le_bytes());
         }
         let quantized: Vec<Vec<test_util::Quantized>> = match ty {
