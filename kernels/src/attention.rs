@@ -11,9 +11,9 @@
 //! ```
 //!
 //! `L` is 4095 for values, 8191 for weights, and for queries and keys what keeps a sum over the
-//! head below 2^31: the least of 8191 and the root of (2^31 - 1) / `head_dim`, rounded down. For one query `q`
-//! `[head_dim]` of a token at position `pos`, over the cached positions `lo..=pos` (`lo` is 0, or the
-//! start of the sliding window), and keys `k[p]` and values `v[p]`:
+//! head below 2^31: the least of 8191 and the root of (2^31 - 1) / `head_dim`, rounded down. For one
+//! query `q` `[head_dim]` of a token at position `pos`, over the cached positions `lo..=pos` (`lo` is
+//! 0, or the start of the sliding window), and keys `k[p]` and values `v[p]`:
 //!
 //! ```text
 //! for each block of 64 absolute positions that meets lo..=pos, ascending; p its positions there:
@@ -32,7 +32,7 @@
 //!
 //! So a value keeps twelve bits below its row's largest element (a half has eleven below its own
 //! size), a weight thirteen below its block's largest, and a query and a key up to thirteen: twelve
-//! where heads have 128 elements.
+//! where heads have 128 elements, eleven and a half where they have 256.
 //!
 //! Keys and values of [`CacheType::F32`] are kept for their precision and are no integers. Then
 //! `int(x)` is `x`, of queries and weights too where they meet such a row, `step(x)` is 1, or NaN when
@@ -40,7 +40,8 @@
 //!
 //! Blocks are cut at absolute positions, so neither the split of a prompt into batches nor the
 //! lanes change a bit. A query, or a key or value it attends to, that is not finite makes the whole
-//! output NaN, as does a score of NaN or +infinity; one of -infinity counts for nothing, unless all of a block are.
+//! output NaN, as does a score of NaN or +infinity; one of -infinity counts for nothing, unless all
+//! of a block are.
 //!
 //! A key or value is the `f32` that its stored form stands for: exact for [`CacheType::F32`],
 //! rounded to half precision for [`CacheType::F16`], and for [`CacheType::Q8_0`] `d * q`, one
