@@ -90,7 +90,8 @@ What EMEL is to reach (`benchdata/targets.json`). Speeds are ratios to the refer
 best. A share of bandwidth is the bytes of weights and cache that decode reads in a second, over what
 this machine was measured to read with as many threads. Peak memory is of the process, over the
 model's file with an f16 cache of the context, or over the reference's; "start to first token" is from
-the start of the process, with the file in the page cache.
+the start of the process, with the file in the page cache: of `cold_start` EMEL packs the weights, of
+`packed_start` it maps a packed copy that an earlier start has made (`--packed-cache`).
 
 TEXT
     "$bench" report "$records" --targets --format md

@@ -42,8 +42,8 @@ pub use lanes::{Job, LaneError, Lanes, MAX_LANES, Part, Patience, parallel, seri
 pub use level::{Kernels, Level, ParseLevelError};
 pub use limits::{ComputeJob, ComputeLoop, Pages, ReadBuffer, ReadJob};
 pub use matmul::{
-    MatmulJob, MatmulPart, PackError, PackJob, PackedMatrix, Scratch, Tile, TileKind, TileT1,
-    TileT4, TileT8, TileWide, packed_bytes,
+    MatmulJob, MatmulPart, PACKED_ALIGN, PackError, PackJob, PackedMatrix, Scratch, SharedBytes,
+    Tile, TileKind, TileT1, TileT4, TileT8, TileWide, packed_bytes,
 };
 pub use memory::{AllocError, Arena, HugeBuffer};
 pub use norm::{

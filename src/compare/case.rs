@@ -7,8 +7,8 @@ use super::report::Subject;
 use super::stages::Stages;
 use crate::bench::protocol::StopRule;
 use crate::bench::workload::{
-    Formatter, LibraryArgs, ModelText, Sampling, cache_folder, needed_context, read_prompt,
-    sha256_cached,
+    Formatter, LibraryArgs, ModelText, Sampling, WorkloadError, cache_folder, needed_context,
+    read_prompt, sha256_cached,
 };
 use crate::tokenizer::Tokenizer;
 
@@ -163,7 +163,8 @@ impl CaseArgs {
         };
         let model = self.model.clone().unwrap_or_default();
         let stage = stages.begin("reading the model's digest", 0);
-        let model_sha256 = sha256_cached(cache_folder().as_deref(), &model, |_| ())?;
+        let model_sha256 = sha256_cached(cache_folder().as_deref(), &model, |_| ())
+            .map_err(WorkloadError::from)?;
         drop(stage);
         Ok(Case {
             model,

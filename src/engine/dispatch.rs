@@ -105,10 +105,16 @@ macro_rules! null {
 null! {
     LoadStateMachineContext,
     // A vector, then a matrix.
-    guards: { none_left() = |null| null.left == 0, vector() = |null| null.left == 2 },
+    guards: {
+        none_left() = |null| null.left == 0,
+        vector() = |null| null.left == 2,
+        wants_copy() = |_| false,
+        has_copy() = |_| false,
+        makes_copy() = |_| false,
+    },
     nothing: {
-        check_policy(&Open), parse(&Open), bind(), check_cache(), allocate(), plan(), assemble(),
-        reserve(), ignore(),
+        check_policy(&Open), parse(&Open), bind(), check_cache(), open_copy(), adopt(), allocate(),
+        plan(), keep_copy(), assemble(), reserve(), ignore(),
     },
     less: { copy_vector, pack_matrix }
 }

@@ -9,61 +9,21 @@ use super::error::EngineError;
 use super::memory::{self, Memory};
 use super::observer::{Event, Observer};
 use super::pools::Pools;
-use super::speculation::{SpeculationPolicy, Speculator, Work};
-use super::weights::{Embedding, LayerWeights, Weights};
+use super::speculation::{Speculator, Work};
+use super::weights::{Embedding, LayerWeights, Weights, matrices, vectors};
 use super::workspace::Workspace;
-use super::{Engine, ExecutionPolicy, RoutePolicy};
-use crate::gguf::{Gguf, TensorInfo, Value};
+use super::{Engine, LoadOptions};
+use crate::gguf::{Gguf, TensorInfo};
 use crate::model::{self, LayerTensors, Model, ModelSpec, RopeSpec, TensorId};
+use crate::packed::{self, PackedCopy, PackedError, PackedReport};
 use emel_kernels::{
-    Arena, CacheType, Dequantizer, Kernels, PackJob, PackedMatrix, RopePairs, RopeTable,
+    Arena, Dequantizer, Kernels, PackError, PackJob, PackedMatrix, RopePairs, RopeTable,
     WeightType, packed_bytes, rope_frequencies,
 };
 use sml::sml;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
-
-/// What a load is to yield.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LoadOptions {
-    /// Instruction set and lanes.
-    pub execution: ExecutionPolicy,
-    /// Prefill routes.
-    pub routes: RoutePolicy,
-    /// Whether and how output is drafted ahead.
-    pub speculation: SpeculationPolicy,
-    /// Tokens of context; `None` takes what the model was trained for.
-    pub n_ctx: Option<usize>,
-    /// How keys are cached.
-    pub cache_k: CacheType,
-    /// How values are cached.
-    pub cache_v: CacheType,
-    /// Metadata that replaces the file's.
-    pub overrides: Vec<(String, Value)>,
-}
-
-impl LoadOptions {
-    /// The model's own context, cached in half precision, no overrides, no drafts.
-    pub fn new(execution: ExecutionPolicy, routes: RoutePolicy) -> Self {
-        Self {
-            execution,
-            routes,
-            speculation: SpeculationPolicy::off(),
-            n_ctx: None,
-            cache_k: CacheType::default(),
-            cache_v: CacheType::default(),
-            overrides: Vec::new(),
-        }
-    }
-}
-
-impl LoadOptions {
-    /// Tokens the context will hold.
-    pub(super) fn context(&self, spec: &ModelSpec) -> usize {
-        self.n_ctx.unwrap_or(spec.n_ctx_train)
-    }
-}
 
 /// Starts the load that the context describes.
 #[derive(Debug, Clone, Copy)]
@@ -79,11 +39,18 @@ sml! {
         "parsed"_s + exception<_> = "failed"_s,
         "parsed"_s + unexpected_event<_> / ignore,
 
-        "bound"_s + completion<_> / (allocate, plan) = "packing"_s,
+        "bound"_s + completion<_> [wants_copy] / open_copy = "sought"_s,
+        "bound"_s + completion<_> [!wants_copy] / (allocate, plan) = "packing"_s,
         "bound"_s + exception<_> = "failed"_s,
         "bound"_s + unexpected_event<_> / ignore,
 
-        "packing"_s + completion<_> [none_left] / assemble = "packed"_s,
+        "sought"_s + completion<_> [has_copy] / (adopt, plan) = "packing"_s,
+        "sought"_s + completion<_> [!has_copy] / (allocate, plan) = "packing"_s,
+        "sought"_s + exception<_> = "failed"_s,
+        "sought"_s + unexpected_event<_> / ignore,
+
+        "packing"_s + completion<_> [none_left && makes_copy] / (keep_copy, assemble) = "packed"_s,
+        "packing"_s + completion<_> [none_left && !makes_copy] / assemble = "packed"_s,
         "packing"_s + completion<_> [!none_left && vector] / copy_vector = "placed"_s,
         "packing"_s + completion<_> [!none_left && !vector] / pack_matrix = "placed"_s,
         "packing"_s + exception<_> = "failed"_s,
@@ -113,6 +80,17 @@ struct Item {
 /// Bytes of a matrix that are packed before their pages are given back.
 const PIECE_BYTES: usize = 8 << 20;
 
+/// A matrix that is packed.
+#[derive(Clone, Copy)]
+struct Shape {
+    id: TensorId,
+    ty: WeightType,
+    rows: usize,
+    cols: usize,
+    /// Packed.
+    bytes: usize,
+}
+
 /// What a load has found and made so far.
 #[derive(Default)]
 struct Found {
@@ -125,6 +103,9 @@ struct Found {
     /// Placed vectors and matrices, by tensor.
     vectors: Vec<Option<Vec<f32>>>,
     matrices: Vec<Option<PackedMatrix>>,
+    /// The packed copy's matrices, in the order of [`matrices`].
+    copy: Option<Result<Vec<PackedMatrix>, PackedError>>,
+    packed: PackedReport,
     weights: Option<Weights>,
     bytes_done: u64,
     bytes_total: u64,
@@ -161,6 +142,34 @@ impl Found {
 
     fn model(&self) -> Result<&Model, EngineError> {
         self.model.as_ref().ok_or(EngineError::Order)
+    }
+
+    /// What is packed, in the order of [`matrices`].
+    fn shapes(&self) -> Result<Vec<Shape>, EngineError> {
+        let tensors = self.source()?.tensors();
+        let shape = |id: TensorId| {
+            let tensor = &tensors[id.index()];
+            let (rows, cols) = (tensor.n_rows() as usize, tensor.row_len() as usize);
+            let ty = weight_type(tensor)?;
+            let bytes =
+                packed_bytes(ty, rows, cols).map_err(|source| pack_error(tensor, source))?;
+            Ok(Shape {
+                id,
+                ty,
+                rows,
+                cols,
+                bytes,
+            })
+        };
+        matrices(self.model()?).into_iter().map(shape).collect()
+    }
+
+    /// Room for what is to be placed, by tensor.
+    fn make_places(&mut self) -> Result<(), EngineError> {
+        let n_tensors = self.source()?.tensors().len();
+        self.vectors.resize_with(n_tensors, || None);
+        self.matrices.resize_with(n_tensors, || None);
+        Ok(())
     }
 
     fn next(&mut self) -> Result<Item, EngineError> {
@@ -208,44 +217,6 @@ impl Found {
     }
 }
 
-/// Every tensor that is copied.
-fn vectors(model: &Model) -> Vec<TensorId> {
-    let of_layer = |layer: &LayerTensors| {
-        let always = [layer.attn_norm, layer.ffn_norm].map(Some);
-        let biases = [layer.bq, layer.bk, layer.bv];
-        let norms = [
-            layer.q_norm,
-            layer.k_norm,
-            layer.post_attn_norm,
-            layer.post_ffn_norm,
-        ];
-        always.into_iter().chain(biases).chain(norms).flatten()
-    };
-    let mut vectors = vec![model.tensors.output_norm];
-    vectors.extend(model.tensors.layers.iter().flat_map(of_layer));
-    vectors
-}
-
-/// Every tensor that is packed.
-fn matrices(model: &Model) -> Vec<TensorId> {
-    let of_layer = |layer: &LayerTensors| {
-        let LayerTensors {
-            wq,
-            wk,
-            wv,
-            wo,
-            w_gate,
-            w_up,
-            w_down,
-            ..
-        } = *layer;
-        [wq, wk, wv, wo, w_gate, w_up, w_down]
-    };
-    let mut matrices = vec![model.tensors.output];
-    matrices.extend(model.tensors.layers.iter().flat_map(of_layer));
-    matrices
-}
-
 /// A matrix as pieces of about [`PIECE_BYTES`].
 fn pieces(tensor: TensorId, matrix: &PackedMatrix) -> Vec<Item> {
     let (n_groups, step) = (
@@ -262,6 +233,14 @@ fn pieces(tensor: TensorId, matrix: &PackedMatrix) -> Vec<Item> {
             groups,
         })
         .collect()
+}
+
+/// What is wrong with a tensor.
+fn pack_error(tensor: &TensorInfo, source: PackError) -> EngineError {
+    EngineError::Pack {
+        tensor: tensor.name.clone(),
+        source,
+    }
 }
 
 /// The kernels' name for a tensor's type, which binding has found to be supported.
@@ -351,44 +330,72 @@ impl LoadStateMachineContext for Context<'_> {
         })
     }
 
+    fn wants_copy(&self) -> Result<bool, ()> {
+        Ok(self.options.packed.is_some())
+    }
+
+    fn has_copy(&self) -> Result<bool, ()> {
+        Ok(self.found.copy.as_ref().is_some_and(Result::is_ok))
+    }
+
+    fn makes_copy(&self) -> Result<bool, ()> {
+        Ok(self.options.packed.is_some() && !self.found.packed.used)
+    }
+
+    /// That there is no copy, or one that does not fit, is no error.
+    fn open_copy(&mut self) -> Result<(), ()> {
+        self.act(|load| {
+            let place = load.options.packed.as_ref().ok_or(EngineError::Order)?;
+            let kernels = load.found.kernels.ok_or(EngineError::Order)?;
+            let shapes = load.found.shapes()?;
+            let tensors = load.found.source()?.tensors();
+            let opened = PackedCopy::open(place).and_then(|copy| {
+                let matrix = |shape: &Shape| {
+                    let name = &tensors[shape.id.index()].name;
+                    copy.matrix(kernels, name, shape.ty, [shape.rows, shape.cols])
+                };
+                shapes.iter().map(matrix).collect::<Result<Vec<_>, _>>()
+            });
+            load.found.copy = Some(opened);
+            Ok(())
+        })
+    }
+
+    fn adopt(&mut self) -> Result<(), ()> {
+        self.act(|load| {
+            let copy = load.found.copy.take().and_then(Result::ok);
+            let copy = copy.ok_or(EngineError::Order)?;
+            load.found.packed.used = true;
+            let ids = matrices(load.found.model()?);
+            load.found.make_places()?;
+            ids.into_iter().zip(copy).for_each(|(id, matrix)| {
+                load.found.matrices[id.index()] = Some(matrix);
+            });
+            Ok(())
+        })
+    }
+
     fn allocate(&mut self) -> Result<(), ()> {
         self.act(|load| {
             let kernels = load.found.kernels.ok_or(EngineError::Order)?;
+            let shapes = load.found.shapes()?;
+            let bytes = shapes.iter().map(|shape| Arena::takes(shape.bytes));
+            let mut arena = Arena::new(bytes.sum()).map_err(|source| EngineError::Memory {
+                what: "the weights",
+                source,
+                cure: "choose a smaller model",
+            })?;
             let tensors = load.found.source()?.tensors();
-            let n_tensors = tensors.len();
-            let ids = matrices(load.found.model()?);
-            let shape = |id: &TensorId| {
-                let tensor = &tensors[id.index()];
-                let fail = |source| EngineError::Pack {
-                    tensor: tensor.name.clone(),
-                    source,
-                };
-                let (rows, cols) = (tensor.n_rows() as usize, tensor.row_len() as usize);
-                let ty = weight_type(tensor)?;
-                let bytes = packed_bytes(ty, rows, cols).map_err(fail)?;
-                Ok::<_, EngineError>((*id, ty, rows, cols, Arena::takes(bytes)))
-            };
-            let shapes = ids.iter().map(shape).collect::<Result<Vec<_>, _>>()?;
-            let mut arena =
-                Arena::new(shapes.iter().map(|&(.., bytes)| bytes).sum()).map_err(|source| {
-                    EngineError::Memory {
-                        what: "the weights",
-                        source,
-                        cure: "choose a smaller model",
-                    }
-                })?;
-            let allocated = shapes.into_iter().map(|(id, ty, rows, cols, _)| {
+            let allocated = shapes.into_iter().map(|shape| {
+                let Shape {
+                    id, ty, rows, cols, ..
+                } = shape;
                 let matrix = PackedMatrix::allocate_in(&mut arena, kernels, ty, rows, cols);
-                let name = || tensors[id.index()].name.clone();
-                let fail = |source| EngineError::Pack {
-                    tensor: name(),
-                    source,
-                };
+                let fail = |source| pack_error(&tensors[id.index()], source);
                 Ok::<_, EngineError>((id, matrix.map_err(fail)?))
             });
             let allocated = allocated.collect::<Result<Vec<_>, _>>()?;
-            load.found.vectors.resize_with(n_tensors, || None);
-            load.found.matrices.resize_with(n_tensors, || None);
+            load.found.make_places()?;
             load.found.queue = allocated
                 .iter()
                 .flat_map(|(id, matrix)| pieces(*id, matrix))
@@ -415,9 +422,11 @@ impl LoadStateMachineContext for Context<'_> {
                 std::cmp::Reverse((tensor.shard, tensor.offset, item.groups.start))
             };
             queue.sort_by_key(place);
-            let used = copied.into_iter().chain(matrices(load.found.model()?));
-            let bytes_total = used.map(|id| tensors[id.index()].n_bytes).sum();
-            load.found.bytes_total = bytes_total;
+            // A matrix's pieces follow each other.
+            let mut placed: Vec<TensorId> = queue.iter().map(|item| item.tensor).collect();
+            placed.dedup();
+            let bytes = placed.into_iter().map(|id| tensors[id.index()].n_bytes);
+            load.found.bytes_total = bytes.sum();
             load.found.queue = queue;
             load.report(0);
             Ok(())
@@ -453,10 +462,7 @@ impl LoadStateMachineContext for Context<'_> {
             let end = matrix.source_bytes().min(groups.end * group_bytes);
             let bytes = groups.start * group_bytes..end;
             let data = &source.data(tensor)[bytes.clone()];
-            let fail = |source| EngineError::Pack {
-                tensor: tensor.name.clone(),
-                source,
-            };
+            let fail = |source| pack_error(tensor, source);
             let mut job = PackJob::groups(&mut matrix, groups, data).map_err(fail)?;
             let batch = pools.batch;
             pools
@@ -466,6 +472,19 @@ impl LoadStateMachineContext for Context<'_> {
             load.found.matrices[index] = Some(matrix);
             load.found.pools = Some(pools);
             load.report(bytes.len() as u64);
+            Ok(())
+        })
+    }
+
+    /// That a copy cannot be written is no error: the report tells it.
+    fn keep_copy(&mut self) -> Result<(), ()> {
+        self.act(|load| {
+            let place = load.options.packed.as_ref().ok_or(EngineError::Order)?;
+            let tensors = load.found.source()?.tensors();
+            let packed = load.found.matrices.iter().zip(tensors);
+            let named = packed
+                .filter_map(|(matrix, tensor)| Some((tensor.name.as_str(), matrix.as_ref()?)));
+            load.found.packed.kept = Some(packed::keep(place, named));
             Ok(())
         })
     }
@@ -528,6 +547,10 @@ impl LoadStateMachineContext for Context<'_> {
                 spec,
                 source,
                 pools,
+                packed: PackedReport {
+                    ignored: found.copy.and_then(Result::err),
+                    ..found.packed
+                },
             };
             *load.outcome = Some(Ok(engine));
             load.observer.event(Event::Ready);

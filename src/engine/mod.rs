@@ -16,6 +16,7 @@ mod forward;
 mod generator;
 mod head;
 mod layer;
+mod load_options;
 mod loader;
 mod matmul;
 mod memory;
@@ -32,7 +33,7 @@ pub use counters::Counters;
 pub use dispatch::NullMachine;
 pub use error::EngineError;
 pub use generator::{Generator, Halt, Output, Prefilled, Prompt, Step, Stepped, StopReason};
-pub use loader::LoadOptions;
+pub use load_options::LoadOptions;
 pub use observer::{Event, Observer, Tensor};
 pub use policy::{ExecutionPolicy, Route, RoutePolicy, UnknownRoute};
 pub use prefill::RouteCounts;
@@ -41,6 +42,7 @@ pub use speculation::{SpeculationPolicy, VerifyCosts};
 
 use crate::gguf::Gguf;
 use crate::model::ModelSpec;
+use crate::packed::PackedReport;
 use crate::tokenizer::TokenId;
 use emel_kernels::{Kernels, RopeTable};
 
@@ -65,6 +67,8 @@ pub struct Engine {
     logits_row: usize,
     /// What is drafted, and whether drafting pays.
     speculator: speculation::Speculator,
+    /// What became of the packed copy.
+    packed: PackedReport,
 }
 
 impl Engine {
@@ -91,6 +95,11 @@ impl Engine {
     /// The policy the engine was made with.
     pub fn execution(&self) -> ExecutionPolicy {
         self.execution
+    }
+
+    /// What became of the packed copy, if one was asked for.
+    pub fn packed(&self) -> &PackedReport {
+        &self.packed
     }
 
     /// Bytes that a full key-value cache takes.

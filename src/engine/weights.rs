@@ -1,6 +1,6 @@
 //! The weights of a model in the form the kernels read.
 
-use crate::model::TensorId;
+use crate::model::{LayerTensors, Model, TensorId};
 use emel_kernels::{Dequantizer, PackedMatrix};
 
 /// All weights but the embedding, which is read row by row from the file's map.
@@ -60,4 +60,42 @@ pub(super) struct Embedding {
     pub row_bytes: usize,
     /// Multiplies every value (1 where the model asks for no scale).
     pub scale: f32,
+}
+
+/// Every tensor that is copied.
+pub(super) fn vectors(model: &Model) -> Vec<TensorId> {
+    let of_layer = |layer: &LayerTensors| {
+        let always = [layer.attn_norm, layer.ffn_norm].map(Some);
+        let biases = [layer.bq, layer.bk, layer.bv];
+        let norms = [
+            layer.q_norm,
+            layer.k_norm,
+            layer.post_attn_norm,
+            layer.post_ffn_norm,
+        ];
+        always.into_iter().chain(biases).chain(norms).flatten()
+    };
+    let mut vectors = vec![model.tensors.output_norm];
+    vectors.extend(model.tensors.layers.iter().flat_map(of_layer));
+    vectors
+}
+
+/// Every tensor that is packed.
+pub(super) fn matrices(model: &Model) -> Vec<TensorId> {
+    let of_layer = |layer: &LayerTensors| {
+        let LayerTensors {
+            wq,
+            wk,
+            wv,
+            wo,
+            w_gate,
+            w_up,
+            w_down,
+            ..
+        } = *layer;
+        [wq, wk, wv, wo, w_gate, w_up, w_down]
+    };
+    let mut matrices = vec![model.tensors.output];
+    matrices.extend(model.tensors.layers.iter().flat_map(of_layer));
+    matrices
 }

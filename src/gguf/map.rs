@@ -1,4 +1,4 @@
-//! The memory map of one shard: the only `unsafe` outside the kernels crate.
+//! The memory map of a file: the only `unsafe` outside the kernels crate.
 
 use memmap2::{Mmap, UncheckedAdvice};
 use std::fs::File;
@@ -6,14 +6,14 @@ use std::io;
 
 /// A read-only map of a whole file.
 #[derive(Debug)]
-pub(super) struct Map {
+pub(crate) struct Map {
     inner: Mmap,
 }
 
 #[allow(unsafe_code)] // the map and its advice; audited here, both read-only
 impl Map {
     /// Maps all of `file`.
-    pub(super) fn of(file: &File) -> io::Result<Map> {
+    pub(crate) fn of(file: &File) -> io::Result<Map> {
         // SAFETY: the map is read-only and nothing in this process writes to the file. Another
         // process that truncates or rewrites it meanwhile can change the bytes or raise SIGBUS;
         // that is inherent in mapping a file. References into the map are typed as bytes and
@@ -25,7 +25,7 @@ impl Map {
 
     /// Gives the pages of `offset..offset + len` back to the system, to be read again from the
     /// file if they are touched again. Advice only: a refusal changes nothing.
-    pub(super) fn release(&self, offset: usize, len: usize) {
+    pub(crate) fn release(&self, offset: usize, len: usize) {
         if len == 0
             || offset
                 .checked_add(len)
@@ -45,8 +45,15 @@ impl Map {
 }
 
 impl Map {
+    /// Reads the whole file and makes its pages present, so that no access waits for one. Advice only:
+    /// where the system does not know it, pages come as they are touched.
+    pub(crate) fn populate(&self) {
+        #[cfg(target_os = "linux")]
+        let _advice = self.inner.advise(memmap2::Advice::PopulateRead);
+    }
+
     /// All bytes of the file.
-    pub(super) fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         &self.inner
     }
 }

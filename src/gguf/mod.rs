@@ -36,7 +36,7 @@ pub use overrides::{OverrideError, parse_override, parse_overrides};
 pub use types::TensorType;
 pub use value::{Array, Value};
 
-use map::Map;
+pub(crate) use map::Map;
 use parse::Header;
 use std::collections::HashMap;
 use std::fs::{self, File};

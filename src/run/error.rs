@@ -4,6 +4,7 @@ use super::prompt::PromptError;
 use super::sink::SinkError;
 use super::tokenize::TokenizeError;
 use crate::chat::ChatError;
+use crate::cli::digests::DigestError;
 use crate::cli::exit::Exit;
 use crate::cli::output::{OutputError, is_closed_pipe};
 use crate::engine::EngineError;
@@ -54,6 +55,9 @@ pub enum RunError {
         /// Why.
         source: std::io::Error,
     },
+    /// The same for a packed copy.
+    #[error(transparent)]
+    Digests(#[from] DigestError),
     /// Ctrl-C cannot be handled.
     #[error("cannot take over Ctrl-C: {0}")]
     Interrupt(#[source] std::io::Error),

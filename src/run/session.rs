@@ -1,6 +1,7 @@
 //! A run of `emel-run`: finds and loads the model, then completes a text or holds a conversation.
 
 use std::cell::RefCell;
+use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -20,11 +21,13 @@ use super::tokenize::{self, write_pieces};
 use crate::cli::digest::sha256_files;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::AtomicFile;
+use crate::cli::packed;
 use crate::cli::progress::{PATIENCE, Progress, Step, Unit};
 use crate::engine::{
     Engine, Event, ExecutionPolicy, Generator, LoadOptions, Observer, RoutePolicy, Session,
     SpeculationPolicy, StopReason,
 };
+use crate::packed::PackedPlace;
 use crate::sampling::{DryBreakers, Sampler, SamplerConfig};
 use crate::tokenizer::{EncodeOptions, Tokenizer};
 use crate::trace::TraceHeader;
@@ -64,7 +67,15 @@ pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
         .map(AtomicFile::create)
         .transpose()?;
     let progress = Progress::for_stderr(config.simple_io, config.verbosity);
-    let engine = load(config, &model, progress)?;
+    let packed = packed_place(config, &model, progress)?;
+    let engine = load(config, &model, packed.clone(), progress)?;
+    if let Some(place) = &packed
+        && config.verbosity >= WARNINGS
+    {
+        for note in packed::notes(place, engine.packed()) {
+            eprintln!("{note}");
+        }
+    }
     let metadata = engine.source().metadata();
     let tokenizer = Tokenizer::from_metadata(metadata)?;
     let own = metadata
@@ -236,7 +247,27 @@ impl Observer for LoadBar {
     }
 }
 
-fn load(config: &RunConfig, model: &Path, progress: Progress) -> Result<Engine, RunError> {
+/// Where the model's packed copy is, if it is wanted.
+fn packed_place(
+    config: &RunConfig,
+    model: &Path,
+    progress: Progress,
+) -> Result<Option<PackedPlace>, RunError> {
+    // A model that is not there is the load's to tell.
+    let file = model.metadata().ok().filter(fs::Metadata::is_file);
+    let Some(file) = file.filter(|_| config.packed_cache) else {
+        return Ok(None);
+    };
+    let step = progress.step("digest", Unit::Bytes, file.len(), PATIENCE);
+    Ok(Some(packed::place(model, |done| step.set(done))?))
+}
+
+fn load(
+    config: &RunConfig,
+    model: &Path,
+    packed: Option<PackedPlace>,
+    progress: Progress,
+) -> Result<Engine, RunError> {
     let detected = ExecutionPolicy::detect();
     let lanes = config.threads.unwrap_or(detected.lanes);
     let lanes_batch = config.threads_batch.unwrap_or(lanes);
@@ -254,6 +285,7 @@ fn load(config: &RunConfig, model: &Path, progress: Progress) -> Result<Engine, 
         speculation: speculation(config),
         cache_k: config.cache_k,
         cache_v: config.cache_v,
+        packed,
         ..LoadOptions::new(execution, routes.with_ubatch(config.n_ubatch as usize))
     };
     let bar = LoadBar {

@@ -5,7 +5,8 @@ use crate::format::{ActivationKind, GROUP_ROWS, WeightType};
 use crate::lanes::{Disjoint, Job, Part};
 use crate::level::Kernels;
 use crate::memory::{AllocError, Arena, HugeBuffer};
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
 
 /// Why a matrix cannot be packed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +33,47 @@ pub enum PackError {
     /// There is not enough memory.
     #[error(transparent)]
     Memory(#[from] AllocError),
+    /// Packed bytes made elsewhere that are not this matrix's.
+    #[error(
+        "a packed matrix of {expected} bytes, to start at a multiple of {ALIGN}, was given {found} bytes at {address}"
+    )]
+    Shared {
+        /// Bytes of the packed matrix.
+        expected: usize,
+        /// Bytes that were given.
+        found: usize,
+        /// Where they start, modulo [`ALIGN`].
+        address: usize,
+    },
+    /// A matrix over shared bytes cannot be packed into.
+    #[error("a matrix over shared bytes is packed already")]
+    ReadOnly,
+}
+
+/// What the address of packed bytes must be a multiple of.
+pub const ALIGN: usize = 64;
+
+/// Bytes that several owners read: a mapped file, say.
+pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Where packed weights are.
+enum Data {
+    /// Memory of the matrix's own.
+    Own(HugeBuffer),
+    /// A part of bytes that others read too.
+    Shared(SharedBytes, Range<usize>),
+}
+
+impl Deref for Data {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Data::Own(buffer) => buffer,
+            Data::Shared(bytes, range) => &(**bytes).as_ref()[range.clone()],
+        }
+    }
 }
 
 /// Bytes of a packed `[rows, cols]` matrix.
@@ -58,7 +100,7 @@ pub struct PackedMatrix {
     cols: usize,
     ty: WeightType,
     group_bytes: usize,
-    data: HugeBuffer,
+    data: Data,
     ops: &'static MatmulOps,
 }
 
@@ -75,7 +117,7 @@ impl PackedMatrix {
         cols: usize,
     ) -> Result<PackedMatrix, PackError> {
         let data = HugeBuffer::zeroed(packed_bytes(ty, rows, cols)?)?;
-        Ok(PackedMatrix::over(kernels, ty, rows, cols, data))
+        Ok(PackedMatrix::over(kernels, ty, rows, cols, Data::Own(data)))
     }
 
     /// As [`PackedMatrix::allocate`], with memory from `arena`, of which it takes
@@ -92,6 +134,35 @@ impl PackedMatrix {
         cols: usize,
     ) -> Result<PackedMatrix, PackError> {
         let data = arena.zeroed(packed_bytes(ty, rows, cols)?)?;
+        Ok(PackedMatrix::over(kernels, ty, rows, cols, Data::Own(data)))
+    }
+
+    /// A matrix that was packed before, at any level: `range` of `bytes` is what
+    /// [`PackedMatrix::data`] gave then. Whatever the bytes are, products are defined: they are numbers.
+    ///
+    /// # Errors
+    ///
+    /// `cols` is not a whole number of blocks, a size is zero or wraps, `range` lies outside of
+    /// `bytes`, has another length than [`packed_bytes`] or does not start at a multiple of [`ALIGN`].
+    pub fn shared(
+        kernels: Kernels,
+        ty: WeightType,
+        rows: usize,
+        cols: usize,
+        bytes: SharedBytes,
+        range: Range<usize>,
+    ) -> Result<PackedMatrix, PackError> {
+        let expected = packed_bytes(ty, rows, cols)?;
+        let part = (*bytes).as_ref().get(range.clone()).unwrap_or_default();
+        let address = part.as_ptr().addr() % ALIGN;
+        if part.len() != expected || address != 0 {
+            return Err(PackError::Shared {
+                expected,
+                found: part.len(),
+                address,
+            });
+        }
+        let data = Data::Shared(bytes, range);
         Ok(PackedMatrix::over(kernels, ty, rows, cols, data))
     }
 
@@ -101,7 +172,7 @@ impl PackedMatrix {
         ty: WeightType,
         rows: usize,
         cols: usize,
-        data: HugeBuffer,
+        data: Data,
     ) -> PackedMatrix {
         PackedMatrix {
             rows,
@@ -136,6 +207,11 @@ impl PackedMatrix {
     /// Groups of sixteen rows.
     pub fn n_groups(&self) -> usize {
         self.rows.div_ceil(GROUP_ROWS)
+    }
+
+    /// The packed weights: the same bytes at every level.
+    pub fn data(&self) -> &[u8] {
+        &self.data
     }
 
     /// Bytes of the packed weights: what a product reads.
@@ -196,7 +272,7 @@ impl<'a> PackJob<'a> {
     ///
     /// # Errors
     ///
-    /// `src` is not [`PackedMatrix::source_bytes`] long.
+    /// `src` is not [`PackedMatrix::source_bytes`] long, or the matrix is [shared](PackedMatrix::shared).
     pub fn new(to: &'a mut PackedMatrix, src: &'a [u8]) -> Result<PackJob<'a>, PackError> {
         let groups = 0..to.n_groups();
         PackJob::groups(to, groups, src)
@@ -207,7 +283,7 @@ impl<'a> PackJob<'a> {
     ///
     /// # Errors
     ///
-    /// `src` is not those rows' bytes long.
+    /// `src` is not those rows' bytes long, or the matrix is [shared](PackedMatrix::shared).
     ///
     /// # Panics
     ///
@@ -231,9 +307,12 @@ impl<'a> PackJob<'a> {
         }
         let (group_bytes, row_bytes) = (to.group_bytes, to.row_bytes());
         let bytes = groups.start * group_bytes..groups.end * group_bytes;
+        let Data::Own(data) = &mut to.data else {
+            return Err(PackError::ReadOnly);
+        };
         Ok(PackJob {
             src,
-            data: Disjoint::new(&mut to.data[bytes]),
+            data: Disjoint::new(&mut data[bytes]),
             groups: groups.len(),
             group_bytes,
             zero_row: vec![0; row_bytes],

@@ -36,7 +36,9 @@ mod tests;
 mod write;
 
 pub use job::{MatmulJob, MatmulPart, Scratch, Tile, TileKind, TileT1, TileT4, TileT8, TileWide};
-pub use matrix::{PackError, PackJob, PackedMatrix, packed_bytes};
+pub use matrix::{
+    ALIGN as PACKED_ALIGN, PackError, PackJob, PackedMatrix, SharedBytes, packed_bytes,
+};
 
 use crate::format::{
     GROUP_ROWS, PackFn, Shape, WeightType, block32 as b32, float as fl, superblock as sb,

@@ -272,7 +272,7 @@ impl Bench<'_> {
             tell: &tell,
         };
         let mut contenders = vec![Measured::new(
-            plan::emel(self.args, threads, &self.place),
+            plan::emel(self.args, &task, threads, &self.place),
             Vec::new(),
         )];
         for manifest in &self.references {

@@ -37,6 +37,8 @@ pub struct Task {
     pub lane: &'static str,
     /// Every run has a process of its own.
     pub cold: bool,
+    /// EMEL maps a packed copy of the model.
+    pub packed_cache: bool,
     /// Tokens of the prompt, for EMEL's tokenizer.
     pub n_prompt: usize,
     /// For what a reference's fastest configuration is sought.

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,14 @@ use super::force::ForceError;
 use super::options::{Options, OptionsError};
 use super::record::Record;
 use super::taps::Taps;
+use crate::cli::digests::DigestError;
 use crate::cli::output::OutputError;
+use crate::cli::packed;
 use crate::engine::{
     Counters, Engine, EngineError, Generator, Limits, LoadOptions, Output, Prompt, Session, Step,
     StopReason,
 };
+use crate::packed::PackedPlace;
 use crate::run::session::NUMERICS;
 use crate::sampling::{ConfigError, Sampler, SamplerConfig};
 use crate::tokenizer::{EncodeOptions, TokenId, Tokenizer, TokenizerError};
@@ -43,6 +47,12 @@ pub enum WorkerError {
     /// What `force` was asked for.
     #[error(transparent)]
     Force(#[from] ForceError),
+    /// The model, read for its digest.
+    #[error(transparent)]
+    Digest(#[from] DigestError),
+    /// A packed copy that is neither there nor could be made.
+    #[error("{0}")]
+    NoCopy(String),
     /// A run before any load.
     #[error("no model is loaded: send `load` first")]
     NotLoaded,
@@ -85,6 +95,23 @@ pub(super) fn taken<T>(output: &Output<T>) -> Result<T, WorkerError> {
     Ok(output.take().ok_or(WorkerError::NotTaken)??)
 }
 
+/// Where the model's packed copy is, if it is wanted.
+fn packed_place(options: &Options, model: &Path) -> Result<Option<PackedPlace>, WorkerError> {
+    let wanted = options.packed_cache.then(|| packed::place(model, |_| ()));
+    Ok(wanted.transpose()?)
+}
+
+/// Refuses to measure without the copy that was asked for.
+fn check_copy(place: Option<&PackedPlace>, engine: &Engine) -> Result<(), WorkerError> {
+    match (place, &engine.packed().kept) {
+        (Some(place), Some(Err(_))) => {
+            let notes = packed::notes(place, engine.packed());
+            Err(WorkerError::NoCopy(notes.join("; ")))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Model {
     /// Loads what `load` names.
     ///
@@ -94,16 +121,19 @@ impl Model {
         let options = Options::read(&load.options)?;
         let execution = options.execution(load.threads, load.threads_batch);
         let routes = options.routes().with_ubatch(load.n_ubatch);
+        let place = packed_place(&options, &load.model)?;
         let engine_options = LoadOptions {
             n_ctx: Some(load.n_ctx),
             speculation: options.speculation(),
             cache_k: options.cache_k,
             cache_v: options.cache_v,
+            packed: place.clone(),
             ..LoadOptions::new(execution, routes)
         };
         let clock = Rc::new(Clock::default());
         let begun = Instant::now();
         let engine = Engine::load_with(&load.model, &engine_options, &*clock)?;
+        check_copy(place.as_ref(), &engine)?;
         let tokenizer = Tokenizer::from_metadata(engine.source().metadata())?;
         let marks = clock.take(0);
         let sampler = Sampler::new(&SamplerConfig::greedy(), engine.n_vocab())?;

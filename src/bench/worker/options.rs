@@ -1,5 +1,5 @@
-//! EMEL's own options in a configuration: `isa`, `route`, `spec_type`, `cache_type_k` and
-//! `cache_type_v`, as emel-run's flags of those names.
+//! EMEL's own options in a configuration: `isa`, `route`, `spec_type`, `cache_type_k`,
+//! `cache_type_v` and `packed_cache`, as emel-run's flags of those names.
 
 use serde_json::{Map, Value};
 
@@ -11,8 +11,8 @@ use emel_kernels::{CacheType, Level};
 pub enum OptionsError {
     /// No such option.
     #[error(
-        "emel has no option `{0}`: it has `isa`, `route`, `spec_type`, `cache_type_k` and \
-         `cache_type_v`"
+        "emel has no option `{0}`: it has `isa`, `route`, `spec_type`, `cache_type_k`, \
+         `cache_type_v` and `packed_cache`"
     )]
     Unknown(String),
     /// A value it cannot have.
@@ -34,6 +34,8 @@ pub struct Options {
     route: Option<Route>,
     /// Whether output is drafted ahead.
     speculate: bool,
+    /// Whether a packed copy of the model is mapped, and made if need be.
+    pub packed_cache: bool,
     /// How keys are cached.
     pub cache_k: CacheType,
     /// How values are cached.
@@ -122,6 +124,17 @@ pub fn speculating(mut options: Map<String, Value>, spec_type: &str) -> Map<Stri
     options
 }
 
+/// The option that a packed copy of the model is mapped.
+const PACKED: &str = "packed_cache";
+
+/// The same with a packed copy of the model, if it is wanted.
+pub fn from_packed_cache(mut options: Map<String, Value>, wanted: bool) -> Map<String, Value> {
+    if wanted {
+        options.insert(PACKED.to_owned(), true.into());
+    }
+    options
+}
+
 impl Options {
     /// Reads a configuration's options.
     ///
@@ -140,6 +153,13 @@ impl Options {
                     };
                     let text = value.as_str().unwrap_or_default();
                     all.speculate = spec_type_name(text).map_err(fail)? == NGRAM;
+                }
+                PACKED => {
+                    let fail = || OptionsError::Value {
+                        option: PACKED,
+                        problem: format!("{value} is neither true nor false"),
+                    };
+                    all.packed_cache = value.as_bool().ok_or_else(fail)?;
                 }
                 "cache_type_k" => all.cache_k = read(CACHE_TYPES[0], value)?.unwrap_or_default(),
                 "cache_type_v" => all.cache_v = read(CACHE_TYPES[1], value)?.unwrap_or_default(),
@@ -181,7 +201,8 @@ impl Options {
     pub fn applied(&self) -> Map<String, Value> {
         let level = self.level.unwrap_or_else(Level::best).name();
         let drafts = if self.speculate { NGRAM } else { NONE };
-        let mut all = speculating(named_options(level, self.route_name()), drafts);
+        let all = speculating(named_options(level, self.route_name()), drafts);
+        let mut all = from_packed_cache(all, self.packed_cache);
         for (name, ty) in CACHE_TYPES.into_iter().zip([self.cache_k, self.cache_v]) {
             all.insert(name.to_owned(), ty.name().into());
         }
@@ -217,6 +238,9 @@ mod tests {
             json!({"isa": "scalar", "route": "chunk4",
                    "cache_type_k": "f16", "cache_type_v": "f16"})
         );
+        let packed = options(json!({"isa": "scalar", "packed_cache": true})).unwrap();
+        assert!(packed.packed_cache && !chosen.packed_cache);
+        assert_eq!(packed.applied()["packed_cache"], true);
         let auto = options(json!({"isa": "auto", "cache_type_k": "q8_0"})).unwrap();
         assert_eq!(
             (auto.cache_k, auto.cache_v),
@@ -259,6 +283,7 @@ mod tests {
             (json!({"route": 4}), "no name"),
             (json!({"spec_type": "eagle"}), "ngram-simple"),
             (json!({"spec_type": true}), "ngram-simple"),
+            (json!({"packed_cache": "yes"}), "neither true nor false"),
             (json!({"cache_type_v": "q4_0"}), "use f16, q8_0 or f32"),
         ] {
             let error = options(bad).unwrap_err();

@@ -132,3 +132,12 @@ fn list(paths: &[PathBuf]) -> String {
         .collect();
     names.join(", ")
 }
+
+impl From<crate::cli::digests::DigestError> for WorkloadError {
+    fn from(error: crate::cli::digests::DigestError) -> Self {
+        WorkloadError::Read {
+            path: error.path,
+            source: error.source,
+        }
+    }
+}

@@ -55,6 +55,8 @@ pub struct Workload {
     pub phases: Option<Vec<Phase>>,
     /// Tokens of context; by default as many as the prompt and `max_tokens` need.
     pub n_ctx: Option<usize>,
+    /// Whether EMEL maps a packed copy of the model, which the run that warms up makes if need be.
+    pub packed_cache: Option<bool>,
 }
 
 /// How a prompt becomes the text that is fed.

@@ -7,7 +7,6 @@
 //!
 //! [`Library::open`] reads and checks all of them; a mistake is named with file, line and field.
 
-mod digests;
 mod document;
 mod error;
 mod library;
@@ -16,7 +15,7 @@ mod models;
 mod prompt;
 mod select;
 
-pub use digests::{cache_folder, sha256_cached};
+pub use crate::cli::digests::{cache_folder, sha256_cached};
 pub use document::Document;
 pub use error::WorkloadError;
 pub use library::{Library, LibraryArgs};

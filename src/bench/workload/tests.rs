@@ -335,6 +335,7 @@ fn selections_name_ids_patterns_suites_and_models() {
         [
             "gemma3_270m_cold_start_prompt_40_max_tokens_1_v1",
             "gemma3_270m_decode_max_tokens_128_v1",
+            "gemma3_270m_packed_start_prompt_40_max_tokens_1_v1",
             "gemma3_270m_prompt_4096_max_tokens_16_v1",
             "gemma3_270m_prompt_512_max_tokens_16_v1"
         ]

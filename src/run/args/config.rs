@@ -82,6 +82,8 @@ pub struct RunConfig {
     pub cache_k: CacheType,
     /// How values are cached.
     pub cache_v: CacheType,
+    /// Map a packed copy of the model, and make it if need be.
+    pub packed_cache: bool,
     /// Tokens to generate.
     pub n_predict: Predict,
     /// Logical batch, in tokens.
@@ -172,6 +174,7 @@ impl Default for RunConfig {
             n_ctx: 0,
             cache_k: CacheType::default(),
             cache_v: CacheType::default(),
+            packed_cache: false,
             n_predict: Predict::Endless,
             n_batch: 2048,
             n_ubatch: 512,

@@ -243,6 +243,18 @@ pub(super) const FLAGS: &[Flag] = &[
         act: Set(|_| ()),
     },
     Flag {
+        long: "packed-cache",
+        also: &[],
+        dash: &[],
+        env: &["EMEL_PACKED_CACHE"],
+        chapter: Chapter::Engine,
+        help: "Start from a packed copy beside the model, made if need be",
+        more: "The copy, MODEL.emel-packed, is as large as the model. It is made at the first start \
+               and mapped by later ones, which then need not pack; it is not used, but made anew, when \
+               the model has changed. Results are the same bits.",
+        act: Set(|c| c.packed_cache = true),
+    },
+    Flag {
         long: "warmup",
         also: &[],
         dash: &[],

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod naive;
+mod shared;
 
 use super::*;
 use crate::format::{ActivationKind, dequantize_row};

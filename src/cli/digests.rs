@@ -7,9 +7,18 @@ use std::time::UNIX_EPOCH;
 
 use sha2::{Digest, Sha256};
 
-use super::WorkloadError;
-use crate::cli::digest::sha256_files;
-use crate::cli::output::AtomicFile;
+use super::digest::sha256_files;
+use super::output::AtomicFile;
+
+/// A file that cannot be read for its digest.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {} for its digest: {source}", path.display())]
+pub struct DigestError {
+    /// The file.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: std::io::Error,
+}
 
 /// Where EMEL keeps what it can make again: `$EMEL_CACHE_DIR`, else `$XDG_CACHE_HOME/emel`, else
 /// `~/.cache/emel`; none when no variable says.
@@ -26,13 +35,13 @@ pub fn cache_folder() -> Option<PathBuf> {
 /// change; else computed and kept there. `progress` is told the bytes read so far.
 ///
 /// # Errors
-/// [`WorkloadError::Read`]. That the cache cannot be written is no error.
+/// [`DigestError`]. That the cache cannot be written is no error.
 pub fn sha256_cached(
     cache: Option<&Path>,
     file: &Path,
     progress: impl FnMut(u64),
-) -> Result<String, WorkloadError> {
-    let error = |source| WorkloadError::Read {
+) -> Result<String, DigestError> {
+    let error = |source| DigestError {
         path: file.to_owned(),
         source,
     };

@@ -1,0 +1,75 @@
+//! Packed copies beside models: where they are, and what to say of them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::digests::{DigestError, cache_folder, sha256_cached};
+use crate::gguf::Gguf;
+use crate::packed::{PackedError, PackedPlace, PackedReport};
+
+/// What is added to the name of a model's (first) file.
+pub const EXTENSION: &str = ".emel-packed";
+
+/// The packed copy of the model at `model`, beside its (first) file. The model's digest is taken from
+/// the cache while path, size and time of change are the same; `progress` is told the bytes read
+/// otherwise.
+///
+/// # Errors
+/// [`DigestError`].
+pub fn place(model: &Path, progress: impl FnMut(u64)) -> Result<PackedPlace, DigestError> {
+    let mut progress = progress;
+    let shards = shards(model);
+    let cache = cache_folder();
+    let mut before = 0;
+    let mut digests = Vec::with_capacity(shards.len());
+    for shard in &shards {
+        let mut read = 0;
+        digests.push(sha256_cached(cache.as_deref(), shard, |done| {
+            read = done;
+            progress(before + done);
+        })?);
+        before += read;
+    }
+    let mut path = OsString::from(&shards[0]);
+    path.push(EXTENSION);
+    Ok(PackedPlace {
+        path: path.into(),
+        model: digests.join("+"),
+    })
+}
+
+/// The model's files: of a split one, which its name tells, all shards.
+fn shards(model: &Path) -> Vec<PathBuf> {
+    let name = model.to_string_lossy();
+    let opened = name
+        .contains("-of-")
+        .then(|| Gguf::open(model).ok())
+        .flatten();
+    // What cannot be opened is told by the load.
+    opened.map_or_else(
+        || vec![model.to_path_buf()],
+        |gguf| gguf.paths().map(Path::to_path_buf).collect(),
+    )
+}
+
+/// What a user is told of the copy at `place`, a line each.
+#[must_use]
+pub fn notes(place: &PackedPlace, report: &PackedReport) -> Vec<String> {
+    let path = place.path.display();
+    let mut notes = Vec::new();
+    match &report.ignored {
+        None | Some(PackedError::Missing) => (),
+        Some(why) => notes.push(format!(
+            "warning: the packed copy {path} is not used: {why}"
+        )),
+    }
+    match &report.kept {
+        None => (),
+        Some(Ok(bytes)) => notes.push(format!(
+            "packed copy: {path} ({} MiB), for the next start",
+            bytes >> 20
+        )),
+        Some(Err(error)) => notes.push(format!("warning: no packed copy is kept: {error}")),
+    }
+    notes
+}

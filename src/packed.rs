@@ -1,0 +1,298 @@
+//! A packed copy: a model's matrices in packed form, in a file of its own. A load that finds one maps
+//! it, and neither packs nor takes memory for weights: it is done at once, and what several
+//! processes map is in memory once.
+//!
+//! ```text
+//! "EMELPACK", the header's length (u64, little-endian), the header (JSON), zeros, data from a
+//! multiple of 4096 on
+//! ```
+//!
+//! The header names the format's version, the model by its digest and each tensor with type, shape and
+//! place. A copy of another version or model is not used. Packed weights are the same bytes at every
+//! level, so one copy serves all.
+
+use crate::cli::output::{AtomicFile, OutputError};
+use crate::gguf::Map;
+use emel_kernels::{Kernels, PACKED_ALIGN, PackError, PackedMatrix, SharedBytes, WeightType};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The version of the packed formats and of this file's own. A change of either changes it.
+pub const PACKED_FORMAT: u32 = 1;
+
+const MAGIC: &[u8; 8] = b"EMELPACK";
+/// Magic and length of the header.
+const PREFIX: usize = 16;
+/// What data starts at a multiple of: a page.
+const PAGE: usize = 4096;
+
+/// Where a packed copy is, or is to be, and of which model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PackedPlace {
+    /// The copy's file.
+    pub path: PathBuf,
+    /// The model's SHA-256, as hex digits (of a split model the shards', joined by `+`).
+    pub model: String,
+}
+
+/// Why a file is not used as a packed copy.
+#[derive(Debug, thiserror::Error)]
+pub enum PackedError {
+    /// There is none yet.
+    #[error("there is none")]
+    Missing,
+    /// It cannot be opened or mapped.
+    #[error("it cannot be read: {0}")]
+    Read(#[source] io::Error),
+    /// It is something else.
+    #[error("it is not a packed copy, or a damaged one: {0}")]
+    Foreign(String),
+    /// It was written by another version.
+    #[error("it has format {found}, and this version reads {PACKED_FORMAT}")]
+    Format {
+        /// The file's.
+        found: u32,
+    },
+    /// It is another model's.
+    #[error("it was made of another model, or of this file before it changed")]
+    Model,
+    /// It does not have a tensor as the model has it.
+    #[error("it does not hold tensor '{0}' as the model has it")]
+    Tensor(String),
+    /// A tensor's bytes are not what they must be.
+    #[error("tensor '{tensor}': {source}")]
+    Pack {
+        /// The tensor.
+        tensor: String,
+        /// What is wrong.
+        source: PackError,
+    },
+}
+
+/// What became of the packed copy that a load was to use.
+#[derive(Debug, Default)]
+pub struct PackedReport {
+    /// Whether the weights are mapped from a copy.
+    pub used: bool,
+    /// Why the file that was there was not used; none when it was, or when no copy was asked for.
+    pub ignored: Option<PackedError>,
+    /// The bytes of the copy that was made, or why there is none; none when nothing was to be made.
+    pub kept: Option<Result<u64, OutputError>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    format: u32,
+    model: String,
+    tensors: Vec<Entry>,
+}
+
+/// The version alone, for what else a header holds depends on it.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    name: String,
+    #[serde(rename = "type")]
+    ty: String,
+    rows: u64,
+    cols: u64,
+    /// From the start of the data.
+    offset: u64,
+    bytes: u64,
+}
+
+/// An open packed copy.
+pub(crate) struct PackedCopy {
+    map: SharedBytes,
+    /// Where the data starts.
+    data: usize,
+    entries: HashMap<String, Entry>,
+}
+
+/// A mapped file as shared bytes.
+struct Mapped(Map);
+
+impl AsRef<[u8]> for Mapped {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+/// Where data starts after a header of so many bytes.
+fn data_start(header: usize) -> Option<usize> {
+    PREFIX
+        .checked_add(header)
+        .and_then(|end| end.checked_next_multiple_of(PAGE))
+}
+
+impl PackedCopy {
+    /// Maps the file at `place`, whole, and reads its header.
+    pub(crate) fn open(place: &PackedPlace) -> Result<PackedCopy, PackedError> {
+        let missing = |error: io::Error| match error.kind() {
+            io::ErrorKind::NotFound => PackedError::Missing,
+            _ => PackedError::Read(error),
+        };
+        let kind = std::fs::metadata(&place.path).map_err(missing)?;
+        if !kind.is_file() {
+            return Err(PackedError::Foreign("no regular file".to_owned()));
+        }
+        let file = File::open(&place.path).map_err(missing)?;
+        let map = Map::of(&file).map_err(PackedError::Read)?;
+        let (header, data) = header(map.bytes())?;
+        if header.model != place.model {
+            return Err(PackedError::Model);
+        }
+        map.populate();
+        let tensors = header.tensors.into_iter();
+        Ok(PackedCopy {
+            map: Arc::new(Mapped(map)),
+            data,
+            entries: tensors.map(|entry| (entry.name.clone(), entry)).collect(),
+        })
+    }
+
+    /// The matrix of this name, type and shape.
+    pub(crate) fn matrix(
+        &self,
+        kernels: Kernels,
+        name: &str,
+        ty: WeightType,
+        [rows, cols]: [usize; 2],
+    ) -> Result<PackedMatrix, PackedError> {
+        let differs = || PackedError::Tensor(name.to_owned());
+        let entry = self.entries.get(name).ok_or_else(differs)?;
+        let place = self.place(entry).ok_or_else(differs)?;
+        if entry.ty != ty.name() || (entry.rows, entry.cols) != (rows as u64, cols as u64) {
+            return Err(differs());
+        }
+        PackedMatrix::shared(kernels, ty, rows, cols, Arc::clone(&self.map), place).map_err(
+            |source| PackedError::Pack {
+                tensor: name.to_owned(),
+                source,
+            },
+        )
+    }
+
+    fn place(&self, entry: &Entry) -> Option<Range<usize>> {
+        let start = self.data.checked_add(usize::try_from(entry.offset).ok()?)?;
+        let end = start.checked_add(usize::try_from(entry.bytes).ok()?)?;
+        Some(start..end)
+    }
+}
+
+/// The header of a copy, and where its data starts.
+fn header(bytes: &[u8]) -> Result<(Header, usize), PackedError> {
+    let foreign = |what: &str| PackedError::Foreign(what.to_owned());
+    let (prefix, rest) = bytes
+        .split_at_checked(PREFIX)
+        .filter(|(prefix, _)| prefix.starts_with(MAGIC))
+        .ok_or_else(|| foreign("it does not begin with EMELPACK"))?;
+    let mut length = [0; 8];
+    length.copy_from_slice(&prefix[MAGIC.len()..]);
+    let length = usize::try_from(u64::from_le_bytes(length)).ok();
+    let text = length.and_then(|length| rest.get(..length));
+    let text = text.ok_or_else(|| foreign("it ends within its header"))?;
+    let wrong = |error: serde_json::Error| PackedError::Foreign(format!("header: {error}"));
+    let Version { format } = serde_json::from_slice(text).map_err(wrong)?;
+    if format != PACKED_FORMAT {
+        return Err(PackedError::Format { found: format });
+    }
+    let header: Header = serde_json::from_slice(text).map_err(wrong)?;
+    let data = data_start(text.len()).ok_or_else(|| foreign("its header is too long"))?;
+    Ok((header, data))
+}
+
+/// Writes a copy of `matrices` to `place` and tells its size. The file is there whole or not at all.
+pub(crate) fn keep<'m>(
+    place: &PackedPlace,
+    matrices: impl Iterator<Item = (&'m str, &'m PackedMatrix)> + Clone,
+) -> Result<u64, OutputError> {
+    let mut end = 0;
+    let tensors = matrices.clone().map(|(name, matrix)| {
+        let bytes = matrix.packed_bytes() as u64;
+        let offset = end;
+        end = (end + bytes).next_multiple_of(PACKED_ALIGN as u64);
+        Entry {
+            name: name.to_owned(),
+            ty: matrix.ty().name().to_owned(),
+            rows: matrix.rows() as u64,
+            cols: matrix.cols() as u64,
+            offset,
+            bytes,
+        }
+    });
+    let header = Header {
+        format: PACKED_FORMAT,
+        model: place.model.clone(),
+        tensors: tensors.collect(),
+    };
+    let fail = |source: io::Error| OutputError {
+        path: place.path.clone(),
+        source,
+    };
+    let text = serde_json::to_vec(&header).map_err(|error| fail(error.into()))?;
+    let data = data_start(text.len()).ok_or_else(|| fail(io::ErrorKind::FileTooLarge.into()))?;
+    let mut file = AtomicFile::create(&place.path)?;
+    file.write(MAGIC)?;
+    file.write(&(text.len() as u64).to_le_bytes())?;
+    file.write(&text)?;
+    file.write(&vec![0; data - PREFIX - text.len()])?;
+    for (_, matrix) in matrices {
+        let padded = matrix.packed_bytes().next_multiple_of(PACKED_ALIGN);
+        file.write(matrix.data())?;
+        file.write(&[0; PACKED_ALIGN][..padded - matrix.packed_bytes()])?;
+    }
+    file.commit()?;
+    Ok(data as u64 + end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(header: &str) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend((header.len() as u64).to_le_bytes());
+        bytes.extend(header.as_bytes());
+        bytes
+    }
+
+    #[test]
+    fn what_is_no_copy_is_told_from_what_is_another() {
+        let good = r#"{"format":1,"model":"ab","tensors":[]}"#;
+        let (found, data) = header(&bytes(good)).expect("a header");
+        assert_eq!((found.model.as_str(), data), ("ab", PAGE));
+        let newer = bytes(r#"{"format":2,"tensors":"elsewhere"}"#);
+        assert!(matches!(
+            header(&newer),
+            Err(PackedError::Format { found: 2 })
+        ));
+        let mut endless = bytes(good);
+        endless[MAGIC.len()..PREFIX].fill(0xff);
+        let whole = bytes(good);
+        let damaged = [
+            &whole[..0],
+            &whole[..PREFIX - 1],
+            &whole[..whole.len() - 1],
+            &endless,
+            &bytes("{\"format\":1}"),
+            &bytes("not JSON"),
+            b"GGUF0000000000000000000000000000",
+        ];
+        for bad in damaged {
+            assert!(
+                matches!(header(bad), Err(PackedError::Foreign(_))),
+                "{bad:?}"
+            );
+        }
+    }
+}
