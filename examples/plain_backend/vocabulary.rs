@@ -1,6 +1,6 @@
 //! Text to tokens and back.
 
-use emel::gguf::{Array, Metadata, Value};
+use emel::gguf::{Metadata, Strings};
 use emel::tokenizer::{EncodeOptions, TokenId, Tokenizer};
 
 use crate::defect::{Defect, DefectError};
@@ -82,7 +82,7 @@ fn without_merge(metadata: &Metadata, token: &str) -> Result<Metadata, PlainErro
     let changed = match metadata.strings(MERGES)? {
         Some(merges) => {
             let others = merges.iter().filter(|merge| joined(merge) != token);
-            let others: Vec<String> = others.cloned().collect();
+            let others: Strings = others.collect();
             if others.len() == merges.len() {
                 return Err(none().into());
             }
@@ -90,7 +90,7 @@ fn without_merge(metadata: &Metadata, token: &str) -> Result<Metadata, PlainErro
         }
         // SentencePiece has no list: any two parts are joined whose joined text is a token's.
         None => {
-            let mut tokens = metadata.require_strings(TOKENS)?.to_vec();
+            let tokens = metadata.require_strings(TOKENS)?;
             let types = metadata.i32s(TYPES)?;
             let is_normal = |id: &usize| {
                 let types = types.as_ref();
@@ -98,13 +98,14 @@ fn without_merge(metadata: &Metadata, token: &str) -> Result<Metadata, PlainErro
             };
             let id = tokens.iter().position(|other| other == token);
             let id = id.filter(is_normal).filter(|_| token.chars().count() > 1);
+            let lost = id.ok_or_else(none)?;
             // Spaces are written as markers, so that no text ever matches this.
-            "a lost merge".clone_into(&mut tokens[id.ok_or_else(none)?]);
-            (TOKENS, tokens)
+            let spoil = |(id, text)| if id == lost { "a lost merge" } else { text };
+            (TOKENS, tokens.iter().enumerate().map(spoil).collect())
         }
     };
     let mut metadata = metadata.clone();
-    metadata.set(changed.0, Value::Array(Array::String(changed.1)));
+    metadata.set(changed.0, changed.1);
     Ok(metadata)
 }
 

@@ -1,6 +1,7 @@
 //! A little-endian reader that never looks past the bytes it was given.
 
 use super::error::Fault;
+use std::str::Utf8Error;
 
 /// A fault and the offset at which it was met; the caller adds file and place.
 #[derive(Debug)]
@@ -12,6 +13,7 @@ pub(super) struct Flaw {
 }
 
 /// Reads forward through the bytes of a file.
+#[derive(Clone)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
     pos: usize,
@@ -76,6 +78,26 @@ impl<'a> Cursor<'a> {
     /// A string: a 64-bit length of at most `limit`, then that many bytes of UTF-8. Copied before
     /// it is checked, so that it stays valid whatever happens to the file.
     pub fn string(&mut self, what: &'static str, limit: u64) -> Result<String, Flaw> {
+        let bytes = self.string_bytes(what, limit)?.to_vec();
+        let start = self.pos() - bytes.len() as u64;
+        String::from_utf8(bytes).map_err(|error| not_utf8(what, start, error.utf8_error()))
+    }
+
+    /// As [`Cursor::string`], copied to `copy` in place of what that held.
+    pub fn string_in<'c>(
+        &mut self,
+        what: &'static str,
+        limit: u64,
+        copy: &'c mut Vec<u8>,
+    ) -> Result<&'c str, Flaw> {
+        copy.clear();
+        copy.extend_from_slice(self.string_bytes(what, limit)?);
+        let start = self.pos() - copy.len() as u64;
+        str::from_utf8(copy).map_err(|error| not_utf8(what, start, error))
+    }
+
+    /// The bytes of a string, which may be no UTF-8.
+    pub fn string_bytes(&mut self, what: &'static str, limit: u64) -> Result<&'a [u8], Flaw> {
         let at = self.pos();
         let len = self.u64(what)?;
         if len > self.left() {
@@ -94,10 +116,12 @@ impl<'a> Cursor<'a> {
             };
             return Err(Cursor::flaw(at, fault));
         }
-        let start = self.pos();
-        String::from_utf8(self.take(len, what)?.to_vec()).map_err(|error| {
-            let valid = error.utf8_error().valid_up_to() as u64;
-            Cursor::flaw(start + valid, Fault::NotUtf8 { what, valid })
-        })
+        self.take(len, what)
     }
+}
+
+/// The flaw of a string whose bytes start at `start`.
+fn not_utf8(what: &'static str, start: u64, error: Utf8Error) -> Flaw {
+    let valid = error.valid_up_to() as u64;
+    Cursor::flaw(start + valid, Fault::NotUtf8 { what, valid })
 }

@@ -4,6 +4,7 @@
 //! offset, for a value of another type or range; it never converts silently.
 
 use super::error::{GgufError, Origin};
+use super::strings::Strings;
 use super::value::{Array, Value};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -128,9 +129,9 @@ impl Metadata {
     }
 
     /// The array of strings under `key`.
-    pub fn strings(&self, key: &str) -> Result<Option<&[String]>, GgufError> {
+    pub fn strings(&self, key: &str) -> Result<Option<&Strings>, GgufError> {
         self.typed(key, "array of string", |value| match value {
-            Value::Array(Array::String(v)) => Some(v.as_slice()),
+            Value::Array(Array::String(v)) => Some(v),
             _ => None,
         })
     }
@@ -208,7 +209,7 @@ impl Metadata {
     }
 
     /// As [`Metadata::strings`]; an absent key is an error.
-    pub fn require_strings(&self, key: &str) -> Result<&[String], GgufError> {
+    pub fn require_strings(&self, key: &str) -> Result<&Strings, GgufError> {
         self.strings(key)?.ok_or_else(|| self.missing(key))
     }
 

@@ -26,6 +26,7 @@ mod metadata;
 mod overrides;
 mod parse;
 mod split;
+mod strings;
 mod types;
 mod value;
 pub mod write;
@@ -33,6 +34,7 @@ pub mod write;
 pub use error::{Fault, GgufError, Origin, Place, SplitFault};
 pub use metadata::Metadata;
 pub use overrides::{OverrideError, parse_override, parse_overrides};
+pub use strings::Strings;
 pub use types::TensorType;
 pub use value::{Array, Value};
 

@@ -19,6 +19,7 @@ use super::TensorInfo;
 use super::cursor::{Cursor, Flaw};
 use super::error::{Fault, GgufError, Origin, Place};
 use super::metadata::Metadata;
+use super::strings::Strings;
 use super::value::{Array, Value, id, least_bytes};
 use std::path::Path;
 use std::sync::Arc;
@@ -251,9 +252,7 @@ impl Parser<'_> {
             return Err(Cursor::flaw(count_at, fault));
         }
         Ok(match type_id {
-            id::STRING => Array::String(self.items(count, |parser| {
-                parser.cursor.string("the string", limits::STRING_BYTES)
-            })?),
+            id::STRING => Array::String(self.strings(count)?),
             id::ARRAY => Array::Nested(self.items(count, |parser| parser.array(depth + 1))?),
             id::BOOL => Array::Bool(self.items(count, |parser| {
                 let at = parser.cursor.pos();
@@ -288,6 +287,55 @@ impl Parser<'_> {
             .iter()
             .map(|&chunk| convert(chunk))
             .collect())
+    }
+
+    /// `count` strings.
+    fn strings(&mut self, count: u64) -> Result<Strings, Flaw> {
+        let (present, bytes) = self.strings_ahead(count);
+        let mut strings = Strings::with_capacity(present, bytes);
+        let mut copy = Vec::new();
+        for i in 0..count {
+            self.string_to(&mut strings, &mut copy)
+                .map_err(|flaw| Flaw {
+                    element: Some(i),
+                    ..flaw
+                })?;
+        }
+        Ok(strings)
+    }
+
+    /// How many of `count` strings are there, up to the first that is cut off or too long, and
+    /// their bytes: for so many, memory is set aside at once.
+    fn strings_ahead(&self, count: u64) -> (usize, usize) {
+        let mut cursor = self.cursor.clone();
+        let (mut present, mut bytes) = (0, 0);
+        for _ in 0..count {
+            let Ok(text) = cursor.string_bytes("the string", limits::STRING_BYTES) else {
+                break;
+            };
+            present += 1;
+            bytes += text.len();
+        }
+        (present, bytes.min(Strings::MOST_BYTES))
+    }
+
+    /// The next string, added to `strings`; `copy` is memory to check it in.
+    fn string_to(&mut self, strings: &mut Strings, copy: &mut Vec<u8>) -> Result<(), Flaw> {
+        let at = self.cursor.pos();
+        let text = self
+            .cursor
+            .string_in("the string", limits::STRING_BYTES, copy)?;
+        let (count, limit) = (strings.bytes() + text.len(), Strings::MOST_BYTES);
+        if count > limit {
+            let fault = Fault::Limit {
+                what: "bytes in one array of strings",
+                count: count as u64,
+                limit: limit as u64,
+            };
+            return Err(Cursor::flaw(at, fault));
+        }
+        strings.push(text);
+        Ok(())
     }
 
     /// `count` elements of varying size.

@@ -2,6 +2,8 @@
 //!
 //! Type ids follow the GGUF specification's `gguf_metadata_value_type`.
 
+use super::strings::Strings;
+
 /// A metadata value, as the file (or an override) types it.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // a variant's name is its type
@@ -33,7 +35,7 @@ pub enum Array {
     I32(Vec<i32>),
     F32(Vec<f32>),
     Bool(Vec<bool>),
-    String(Vec<String>),
+    String(Strings),
     Nested(Vec<Array>),
     U64(Vec<u64>),
     I64(Vec<i64>),
@@ -225,7 +227,7 @@ macro_rules! from_rust {
     )*};
 }
 from_rust!(U8: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, F32: f32, Bool: bool,
-    String: String, U64: u64, I64: i64, F64: f64);
+    U64: u64, I64: i64, F64: f64);
 
 impl From<&str> for Value {
     fn from(v: &str) -> Value {
@@ -233,8 +235,26 @@ impl From<&str> for Value {
     }
 }
 
+impl From<String> for Value {
+    fn from(v: String) -> Value {
+        Value::String(v)
+    }
+}
+
+impl From<Strings> for Value {
+    fn from(v: Strings) -> Value {
+        Value::Array(Array::String(v))
+    }
+}
+
 impl From<Vec<&str>> for Value {
     fn from(v: Vec<&str>) -> Value {
-        Value::Array(Array::String(v.into_iter().map(str::to_owned).collect()))
+        Strings::from_iter(v).into()
+    }
+}
+
+impl From<Vec<String>> for Value {
+    fn from(v: Vec<String>) -> Value {
+        Strings::from_iter(v).into()
     }
 }

@@ -40,7 +40,7 @@ impl Bpe {
         pre: &'static PreTokenizer,
     ) -> Result<Bpe, TokenizerError> {
         let merges = meta.require_strings(MERGES)?;
-        if merges.len() >= MOST || merges.iter().map(String::len).sum::<usize>() >= MOST {
+        if merges.len() >= MOST || merges.bytes() >= MOST {
             let found = "merges with more text than 32-bit offsets reach";
             return Err(TokenizerError::Size {
                 file: meta.file().to_owned(),
@@ -53,11 +53,11 @@ impl Bpe {
         let mut keys = Vec::new();
         let mut joints = Vec::with_capacity(BATCH);
         let mut found = Vec::with_capacity(BATCH);
-        for (batch, texts) in merges.chunks(BATCH).enumerate() {
+        for first in (0..merges.len()).step_by(BATCH) {
             keys.clear();
             joints.clear();
-            for (i, text) in texts.iter().enumerate() {
-                let rank = batch * BATCH + i;
+            for rank in first..(first + BATCH).min(merges.len()) {
+                let text = &merges[rank];
                 let Some((left, right)) = parts(text) else {
                     let (file, text) = (meta.file().to_owned(), excerpt(text));
                     return Err(TokenizerError::Merge {

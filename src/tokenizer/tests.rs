@@ -25,10 +25,7 @@ fn bpe_meta() -> Metadata {
     }
     meta.set("tokenizer.ggml.model", "gpt2".to_owned());
     meta.set("tokenizer.ggml.pre", "gpt-2".to_owned());
-    meta.set(
-        "tokenizer.ggml.tokens",
-        Value::Array(crate::gguf::Array::String(tokens)),
-    );
+    meta.set("tokenizer.ggml.tokens", tokens);
     meta.set(
         "tokenizer.ggml.token_type",
         Value::Array(crate::gguf::Array::I32(types)),
@@ -59,10 +56,7 @@ fn spm_meta() -> Metadata {
         scores.push(-(rank as f32));
     }
     meta.set("tokenizer.ggml.model", "llama".to_owned());
-    meta.set(
-        "tokenizer.ggml.tokens",
-        Value::Array(crate::gguf::Array::String(tokens)),
-    );
+    meta.set("tokenizer.ggml.tokens", tokens);
     meta.set(
         "tokenizer.ggml.token_type",
         Value::Array(crate::gguf::Array::I32(types)),
@@ -75,9 +69,7 @@ fn spm_meta() -> Metadata {
 }
 
 fn strings(items: &[&str]) -> Value {
-    Value::Array(crate::gguf::Array::String(
-        items.iter().map(|&s| s.to_owned()).collect(),
-    ))
+    items.to_vec().into()
 }
 
 fn tokenizer(meta: &Metadata) -> Tokenizer {

@@ -76,7 +76,7 @@ impl Vocab {
                 tokens.len(),
             ));
         }
-        let text_bytes: usize = tokens.iter().map(String::len).sum();
+        let text_bytes = tokens.bytes();
         // Merges, limited likewise, may add symbols: three a merge, twice its bytes. All ids then
         // stay below 2^32 - 1 and all offsets below 2^32.
         if tokens.len() >= MOST || text_bytes >= MOST {
@@ -93,11 +93,11 @@ impl Vocab {
             odd: HashMap::new(),
             longest: 0,
         };
-        for (batch, texts) in tokens.chunks(BATCH).enumerate() {
-            let first = batch * BATCH;
-            for (i, text) in texts.iter().enumerate() {
-                let id = (first + i) as u32;
-                let value = types.as_ref().map_or(1, |types| types[first + i]);
+        for first in (0..tokens.len()).step_by(BATCH) {
+            let ids = first as u32..(first + BATCH).min(tokens.len()) as u32;
+            for id in ids.clone() {
+                let text = &tokens[id as usize];
+                let value = types.as_ref().map_or(1, |types| types[id as usize]);
                 let Some(attr) = attr_of(value) else {
                     return Err(TokenizerError::Type {
                         file: file.to_owned(),
@@ -115,9 +115,9 @@ impl Vocab {
                 }
                 vocab.push(text, attr);
             }
-            let ids = first as u32..(first + texts.len()) as u32;
             vocab.warm(ids.clone().map(|id| vocab.key(id)));
-            for (id, text) in ids.zip(texts) {
+            for id in ids {
+                let text = &tokens[id as usize];
                 vocab
                     .enter(id, text)
                     .map_err(|first| TokenizerError::Duplicate {

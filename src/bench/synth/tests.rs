@@ -264,7 +264,7 @@ fn vocabularies_are_filled_up() {
     else {
         panic!("no tokens");
     };
-    assert_eq!((tokens.len(), tokens[511].as_str()), (512, "[PAD511]"));
+    assert_eq!((tokens.len(), &tokens[511]), (512, "[PAD511]"));
     let Some(Value::Array(crate::gguf::Array::I32(kinds))) = value("tokenizer.ggml.token_type")
     else {
         panic!("no kinds");

@@ -2,7 +2,7 @@
 
 use super::{Raw, key};
 use crate::gguf::value::id;
-use crate::gguf::{Array, Fault, Place, Value};
+use crate::gguf::{Array, Fault, Place, Strings, Value};
 
 /// Where an array's element type stands under the one-letter key of [`array`].
 const TYPE_AT: u64 = 24 + 9 + 4;
@@ -177,7 +177,10 @@ fn nested_arrays_are_read() {
         .u32(id::STRING)
         .u64(1)
         .string("x");
-    let wanted = vec![Array::U16(vec![1, 2]), Array::String(vec!["x".into()])];
+    let wanted = vec![
+        Array::U16(vec![1, 2]),
+        Array::String(Strings::from_iter(["x"])),
+    ];
     assert_eq!(read(&raw), Array::Nested(wanted));
 }
 
@@ -224,8 +227,18 @@ fn deeply_nested_arrays() {
 }
 
 #[test]
+fn the_first_of_two_bad_strings_is_named() {
+    let raw = array(id::STRING, 2).u64(2).bytes(&[b'a', 0xFF]).u64(99);
+    let why = Fault::NotUtf8 {
+        what: "the string",
+        valid: 1,
+    };
+    raw.fails(element(0), COUNT_AT + 8 + 8 + 1, why);
+}
+
+#[test]
 fn empty_arrays_keep_their_type() {
     assert_eq!(read(&array(id::F32, 0)), Array::F32(vec![]));
-    assert_eq!(read(&array(id::STRING, 0)), Array::String(vec![]));
+    assert_eq!(read(&array(id::STRING, 0)), Array::String(Strings::new()));
     assert_eq!(read(&array(id::ARRAY, 0)), Array::Nested(vec![]));
 }
