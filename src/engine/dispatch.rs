@@ -3,6 +3,7 @@
 //! here looks at one.
 
 use super::advance::{AdvanceStateMachine, AdvanceStateMachineContext, AdvanceStates, Proceed};
+use super::embed::{EmbedStateMachine, EmbedStateMachineContext, EmbedStates, LookUp};
 use super::fork::{ForkStateMachine, ForkStateMachineContext, ForkStates, Submit};
 use super::generator::{GenerateStateMachine, GenerateStateMachineContext, GenerateStates};
 use super::generator::{Halt, Output, Prompt, Step};
@@ -23,7 +24,7 @@ pub struct NullMachine {
 
 impl NullMachine {
     /// Every machine of the engine.
-    pub const ALL: [NullMachine; 8] = [
+    pub const ALL: [NullMachine; 9] = [
         NullMachine {
             name: "Load",
             run: load,
@@ -39,6 +40,10 @@ impl NullMachine {
         NullMachine {
             name: "PrefillRoute",
             run: prefill,
+        },
+        NullMachine {
+            name: "Embed",
+            run: embed,
         },
         NullMachine {
             name: "Layer",
@@ -227,6 +232,13 @@ null! {
 }
 
 null! {
+    EmbedStateMachineContext,
+    guards: { tied(&LookUp) = |_| true, scaled() = |_| false },
+    nothing: { unpack_rows(&LookUp), read_rows(&LookUp), scale(), show(), ignore() },
+    less: {}
+}
+
+null! {
     HeadStateMachineContext,
     guards: { scaled() = |_| false, capped() = |_| false },
     nothing: { norm_rows(&Project), project(), scale(), cap(), ignore() },
@@ -264,6 +276,7 @@ dispatches!(
     1,
     PrefillRouteStates::Done
 );
+dispatches!(embed, EmbedStateMachine, LookUp, 0, EmbedStates::Done);
 dispatches!(layer, LayerStateMachine, Run, 0, LayerStates::Done);
 dispatches!(
     matmul,

@@ -2,9 +2,7 @@
 
 use super::Engine;
 use super::error::EngineError;
-use super::observer::Tensor;
-use super::{Route, head, layer};
-use crate::model::Point;
+use super::{Route, embed, head, layer};
 use crate::tokenizer::TokenId;
 use emel_kernels::{
     CacheReading, Direct, Repacked, RopeFillJob, Tile, TileT1, TileT4, TileT8, TileWide,
@@ -53,33 +51,6 @@ impl Pass for Wide {
     type Reading = Repacked;
 }
 
-/// Writes the embedding rows of `tokens` to the residual stream, `[tokens, d_model]`.
-fn embed(engine: &mut Engine, tokens: &[TokenId]) -> Result<(), EngineError> {
-    let table = &engine.embedding;
-    let tensor = &engine.source.tensors()[table.tensor.index()];
-    let bytes = engine.source.data(tensor);
-    let rows = engine.workspace.x.chunks_exact_mut(engine.spec.d_model);
-    tokens.iter().zip(rows).try_for_each(|(&id, row)| {
-        let start = id as usize * table.row_bytes;
-        table
-            .dequantizer
-            .row(&bytes[start..start + table.row_bytes], row)?;
-        row.iter_mut().for_each(|value| *value *= table.scale);
-        Ok::<(), EngineError>(())
-    })?;
-    // The system maps far more than a row at each touch; unreleased, the table would soon be in
-    // memory twice, packed and mapped.
-    engine.source.release(tensor);
-    engine.observer.tensor(Tensor {
-        layer: None,
-        point: Point::Embedding,
-        position: engine.memory.n_past(),
-        rows: tokens.len(),
-        values: &engine.workspace.x[..tokens.len() * engine.spec.d_model],
-    });
-    Ok(())
-}
-
 /// Computes the rotations of every position below `end` that is still missing.
 fn fill_ropes(engine: &mut Engine, end: usize, pool: usize) -> Result<(), EngineError> {
     let mut forker = engine.pools.forker(pool, &engine.execution);
@@ -104,7 +75,7 @@ pub(super) fn pass<P: Pass>(
 ) -> Result<(), EngineError> {
     let end = engine.memory.n_past() + tokens.len();
     fill_ropes(engine, end, pool)?;
-    embed(engine, tokens)?;
+    embed::run(engine, tokens)?;
     (0..engine.spec.layers.len())
         .try_for_each(|layer| layer::run::<P>(engine, layer, tokens.len(), pool))?;
     engine.memory.advance(tokens);

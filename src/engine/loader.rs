@@ -2,8 +2,8 @@
 //!
 //! The file is parsed and its model bound before any memory is taken; then tensors are packed on
 //! all lanes, in the order of the file and in pieces whose pages are given back at once, so that
-//! memory peaks near the size of the file. A vector is copied; an embedding table that is not the output
-//! matrix too is left in the file's map, where its rows are read as tokens ask for them.
+//! memory peaks near the size of the file. A vector is copied. Rows of the embedding table are read
+//! as tokens ask for them: from the output matrix where the two are one, else from the file's map.
 
 use super::error::EngineError;
 use super::memory::{self, Memory};
@@ -525,8 +525,8 @@ impl LoadStateMachineContext for Context<'_> {
             let embedding = Embedding {
                 tensor: tensors.token_embd,
                 dequantizer: Dequantizer::new(weight_type(table)?),
-                row_bytes: table.row_bytes() as usize,
-                scale: spec.embedding_scale.unwrap_or(1.0),
+                tied: tensors.token_embd == tensors.output,
+                row: vec![0; table.row_bytes() as usize].into_boxed_slice(),
             };
             let speculator = Speculator::new(speculation, Work::of(&spec), n_ubatch);
             let n_logits = speculator.n_rows();

@@ -2,14 +2,15 @@
 //!
 //! An [`Engine`] is a loaded model with its cache and lanes. Machines choose and actions compute:
 //! the generator ([`Generator`]) takes prompts and steps, the prefill machine picks routes, the
-//! advance machine decides whether a step is plain, verifies a draft or needs no pass, the layer
-//! machine the form of each layer, the matmul machine the activations' quantization, and
-//! the fork machine one lane or all. docs/machines.md draws them. An [`Observer`] hears what happens
-//! and sees the tensors of every pass.
+//! advance machine decides whether a step is plain, verifies a draft or needs no pass, the embed
+//! machine where a token's row is found, the layer machine the form of each layer, the matmul
+//! machine the activations' quantization, and the fork machine one lane or all. docs/machines.md
+//! draws them. An [`Observer`] hears what happens and sees the tensors of every pass.
 
 mod advance;
 mod counters;
 mod dispatch;
+mod embed;
 mod error;
 mod fork;
 mod forward;

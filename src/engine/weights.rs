@@ -3,7 +3,8 @@
 use crate::model::{LayerTensors, Model, TensorId};
 use emel_kernels::{Dequantizer, PackedMatrix};
 
-/// All weights but the embedding, which is read row by row from the file's map.
+/// All weights but an embedding table that is not the output matrix too; that one is read row by
+/// row from the file's map.
 pub(super) struct Weights {
     /// One record a layer.
     pub layers: Vec<LayerWeights>,
@@ -50,16 +51,16 @@ pub(super) struct LayerWeights {
     pub post_ffn_norm: Vec<f32>,
 }
 
-/// The embedding table: where it lies in the file, and how a row of it is read.
+/// The embedding table: where its rows are, and how a row of it is read.
 pub(super) struct Embedding {
     /// The tensor, `[n_vocab, d_model]`.
     pub tensor: TensorId,
     /// Reads its rows.
     pub dequantizer: Dequantizer,
-    /// Bytes of a row.
-    pub row_bytes: usize,
-    /// Multiplies every value (1 where the model asks for no scale).
-    pub scale: f32,
+    /// Whether the table is the output matrix, from which its rows are taken then.
+    pub tied: bool,
+    /// Room for the bytes of a row.
+    pub row: Box<[u8]>,
 }
 
 /// Every tensor that is copied.

@@ -16,7 +16,9 @@
 //! - 8-bit values: eight chunks, chunk `c` has weights `4c..4c+4`.
 //! - Then sixteen half-precision scales, and sixteen minimums where the format has them.
 
-use super::{GROUP_ROWS, IQ4_TABLE, Pack, Shape, ShapeOf, halves, interleave};
+use super::{
+    GROUP_ROWS, IQ4_TABLE, Pack, Shape, ShapeOf, gather, halves, interleave, lane, put_half,
+};
 use crate::memory::Plain;
 use crate::simd::Simd;
 
@@ -79,12 +81,28 @@ fn spread_fifth_bits(word: u32) -> u32 {
     out
 }
 
+/// The inverse of [`spread_fifth_bits`].
+fn collect_fifth_bits(word: u32) -> u32 {
+    let mut out = 0;
+    for k in 0..32 {
+        let (c, b) = (k / 4, k % 4);
+        out |= (word >> (8 * b + c) & 1) << k;
+    }
+    out
+}
+
 /// The words of fifth bits at byte `at` of each row's block.
 fn pack_fifth_bits(rows: &[&[u8]; GROUP_ROWS], at: usize, out: &mut [u8; 64]) {
     interleave(rows, at, std::slice::from_mut(out));
     for word in out.as_chunks_mut::<4>().0 {
         *word = spread_fifth_bits(u32::from_le_bytes(*word)).to_le_bytes();
     }
+}
+
+/// Row `r`'s word of fifth bits, to `out` at byte `at`.
+fn unpack_fifth_bits(packed: &[u8; 64], r: usize, out: &mut [u8], at: usize) {
+    let word = collect_fifth_bits(u32::from_le_bytes(lane(packed, r)));
+    out[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
 /// Declares a format: its packed block and what is read from it.
@@ -95,6 +113,7 @@ macro_rules! block32 {
         signed: $signed:literal, offset: $offset:literal, has_min: $has_min:literal,
         packed { $($field:ident: $ty:ty),* },
         pack($rows:ident, $out:ident) $pack:block
+        unpack($ub:ident, $ur:ident, $uout:ident) $unpack:block
         chunks($s:ident, $b:ident) $chunks:block
         min($ms:ident, $mb:ident) $min:block
     ) => {
@@ -114,6 +133,7 @@ macro_rules! block32 {
                 const FILE_BYTES: usize = $file;
                 type Packed = Packed;
                 fn pack($rows: &[&[u8]; GROUP_ROWS], $out: &mut Packed) $pack
+                fn unpack($ub: &Packed, $ur: usize, $uout: &mut [u8]) $unpack
             }
 
             impl Block32 for $name {
@@ -142,6 +162,10 @@ block32! {
         out.d = halves(rows, 0);
         interleave(rows, 2, &mut out.q);
     }
+    unpack(b, r, out) {
+        put_half(b.d[r], out, 0);
+        gather(&b.q, r, out, 2);
+    }
     chunks(s, b) { nibbles(s, &b.q) }
     min(s, _b) { s.zero() }
 }
@@ -157,6 +181,11 @@ block32! {
         out.m = halves(rows, 2);
         interleave(rows, 4, &mut out.q);
     }
+    unpack(b, r, out) {
+        put_half(b.d[r], out, 0);
+        put_half(b.m[r], out, 2);
+        gather(&b.q, r, out, 4);
+    }
     chunks(s, b) { nibbles(s, &b.q) }
     min(s, b) { s.load_f16(&b.m) }
 }
@@ -171,6 +200,11 @@ block32! {
         out.d = halves(rows, 0);
         pack_fifth_bits(rows, 2, &mut out.h);
         interleave(rows, 6, &mut out.q);
+    }
+    unpack(b, r, out) {
+        put_half(b.d[r], out, 0);
+        unpack_fifth_bits(&b.h, r, out, 2);
+        gather(&b.q, r, out, 6);
     }
     chunks(s, b) { five_bits(s, &b.q, &b.h) }
     min(s, _b) { s.zero() }
@@ -188,6 +222,12 @@ block32! {
         pack_fifth_bits(rows, 4, &mut out.h);
         interleave(rows, 8, &mut out.q);
     }
+    unpack(b, r, out) {
+        put_half(b.d[r], out, 0);
+        put_half(b.m[r], out, 2);
+        unpack_fifth_bits(&b.h, r, out, 4);
+        gather(&b.q, r, out, 8);
+    }
     chunks(s, b) { five_bits(s, &b.q, &b.h) }
     min(s, b) { s.load_f16(&b.m) }
 }
@@ -201,6 +241,10 @@ block32! {
     pack(rows, out) {
         out.d = halves(rows, 0);
         interleave(rows, 2, &mut out.q);
+    }
+    unpack(b, r, out) {
+        put_half(b.d[r], out, 0);
+        gather(&b.q, r, out, 2);
     }
     chunks(s, b) {
         let mut out = [s.zero_i32(); 8];
@@ -221,6 +265,10 @@ block32! {
     pack(rows, out) {
         out.d = halves(rows, 0);
         interleave(rows, 2, &mut out.q);
+    }
+    unpack(b, r, out) {
+        put_half(b.d[r], out, 0);
+        gather(&b.q, r, out, 2);
     }
     chunks(s, b) {
         let mut out = nibbles(s, &b.q);

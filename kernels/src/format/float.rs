@@ -4,7 +4,7 @@
 //!
 //! For each k in ascending order, the sixteen rows' weights at k.
 
-use super::{GROUP_ROWS, Pack, halves};
+use super::{GROUP_ROWS, Pack, halves, put_half};
 use crate::memory::Plain;
 use crate::simd::Simd;
 
@@ -29,6 +29,9 @@ impl Pack for F32 {
     fn pack(rows: &[&[u8]; GROUP_ROWS], out: &mut [f32; 16]) {
         *out = rows.map(|row| f32::from_le_bytes([row[0], row[1], row[2], row[3]]));
     }
+    fn unpack(packed: &[f32; 16], r: usize, out: &mut [u8]) {
+        out.copy_from_slice(&packed[r].to_le_bytes());
+    }
 }
 
 impl FloatFormat for F32 {
@@ -45,6 +48,9 @@ impl Pack for F16 {
     fn pack(rows: &[&[u8]; GROUP_ROWS], out: &mut [u16; 16]) {
         *out = halves(rows, 0);
     }
+    fn unpack(packed: &[u16; 16], r: usize, out: &mut [u8]) {
+        put_half(packed[r], out, 0);
+    }
 }
 
 impl FloatFormat for F16 {
@@ -60,6 +66,9 @@ impl Pack for Bf16 {
     type Packed = [u16; 16];
     fn pack(rows: &[&[u8]; GROUP_ROWS], out: &mut [u16; 16]) {
         *out = halves(rows, 0);
+    }
+    fn unpack(packed: &[u16; 16], r: usize, out: &mut [u8]) {
+        put_half(packed[r], out, 0);
     }
 }
 

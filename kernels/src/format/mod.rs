@@ -211,7 +211,7 @@ impl<const SIGNED: bool, const OFFSET: i32, const HAS_MIN: bool, const SCALES: u
     const SCALES: usize = SCALES;
 }
 
-/// How one format goes from file blocks to packed blocks.
+/// How one format goes from file blocks to packed blocks, and back.
 pub(crate) trait Pack {
     /// Bytes of one block in the file.
     const FILE_BYTES: usize;
@@ -219,6 +219,8 @@ pub(crate) trait Pack {
     type Packed: crate::memory::Plain;
     /// Interleaves one block of each of sixteen rows.
     fn pack(rows: &[&[u8]; GROUP_ROWS], out: &mut Self::Packed);
+    /// Writes row `r`'s block, as [`Pack::pack`] was given it, to the `FILE_BYTES` of `out`.
+    fn unpack(packed: &Self::Packed, r: usize, out: &mut [u8]);
 }
 
 /// Packs one group: `rows` are sixteen rows in the file's form, `out` is the packed group.
@@ -236,6 +238,17 @@ pub(crate) fn pack_group<F: Pack>(rows: &[&[u8]; GROUP_ROWS], out: &mut [u8]) {
     }
 }
 
+/// Copies row `r` of a packed group to `out`, in the file's form.
+pub(crate) type UnpackFn = fn(group: &[u8], r: usize, out: &mut [u8]);
+
+/// The [`UnpackFn`] of `F`.
+pub(crate) fn unpack_row<F: Pack>(group: &[u8], r: usize, out: &mut [u8]) {
+    let blocks = crate::memory::cast::<F::Packed>(group);
+    for (block, out) in blocks.iter().zip(out.chunks_exact_mut(F::FILE_BYTES)) {
+        F::unpack(block, r, out);
+    }
+}
+
 /// Four-byte words of each row's block, from byte `at` on, to lanes of successive chunks.
 fn interleave(rows: &[&[u8]; GROUP_ROWS], at: usize, out: &mut [[u8; 64]]) {
     for (r, row) in rows.iter().enumerate() {
@@ -249,6 +262,25 @@ fn interleave(rows: &[&[u8]; GROUP_ROWS], at: usize, out: &mut [[u8; 64]]) {
 /// The little-endian u16 at byte `at` of each row's block.
 fn halves(rows: &[&[u8]; GROUP_ROWS], at: usize) -> [u16; GROUP_ROWS] {
     rows.map(|row| u16::from_le_bytes([row[at], row[at + 1]]))
+}
+
+/// Lane `r`'s four bytes of a chunk.
+fn lane(chunk: &[u8; 64], r: usize) -> [u8; 4] {
+    chunk.as_chunks::<4>().0[r]
+}
+
+/// The inverse of [`interleave`] for row `r`: its words of successive chunks, to `out` from byte
+/// `at` on.
+fn gather(chunks: &[[u8; 64]], r: usize, out: &mut [u8], at: usize) {
+    let words = out[at..at + 4 * chunks.len()].as_chunks_mut::<4>().0;
+    for (word, chunk) in words.iter_mut().zip(chunks) {
+        *word = lane(chunk, r);
+    }
+}
+
+/// The inverse of [`halves`] for one row: `value` to bytes `at` and `at + 1` of `out`.
+fn put_half(value: u16, out: &mut [u8], at: usize) {
+    out[at..at + 2].copy_from_slice(&value.to_le_bytes());
 }
 
 #[cfg(test)]

@@ -25,7 +25,9 @@
 //!
 //! A *piece* is 32 consecutive weights: eight chunks of bytes.
 
-use super::{GROUP_ROWS, IQ4_TABLE, Pack, Shape, ShapeOf, halves, interleave};
+use super::{
+    GROUP_ROWS, IQ4_TABLE, Pack, Shape, ShapeOf, gather, halves, interleave, lane, put_half,
+};
 use crate::memory::Plain;
 use crate::simd::Simd;
 
@@ -95,6 +97,7 @@ macro_rules! superblock {
         signed: $signed:literal, offset: $offset:literal, has_min: $has_min:literal,
         packed { $($field:ident: $ty:ty),* },
         pack($rows:ident, $out:ident) $pack:block
+        unpack($ub:ident, $ur:ident, $uout:ident) $unpack:block
         chunks($s:ident, $b:ident, $p:ident) $chunks:block
         scale_words($ss:ident, $sb:ident) $scale_words:block
         min_words($ms:ident, $mb:ident) $min_words:block
@@ -116,6 +119,7 @@ macro_rules! superblock {
                 const FILE_BYTES: usize = $file;
                 type Packed = Packed;
                 fn pack($rows: &[&[u8]; GROUP_ROWS], $out: &mut Packed) $pack
+                fn unpack($ub: &Packed, $ur: usize, $uout: &mut [u8]) $unpack
             }
 
             impl SuperBlock for $name {
@@ -150,6 +154,12 @@ superblock! {
         interleave(rows, 16, &mut out.q);
         out.d = halves(rows, 80);
         out.m = halves(rows, 82);
+    }
+    unpack(b, r, out) {
+        gather(&b.sm, r, out, 0);
+        gather(&b.q, r, out, 16);
+        put_half(b.d[r], out, 80);
+        put_half(b.m[r], out, 82);
     }
     chunks(s, b, p) {
         let (mask, n) = (s.splat_i32(bytes(3)), 2 * (p % 4) as u32);
@@ -190,6 +200,12 @@ superblock! {
         interleave(rows, 32, &mut out.q);
         interleave(rows, 96, &mut out.sc);
         out.d = halves(rows, 108);
+    }
+    unpack(b, r, out) {
+        gather(&b.h, r, out, 0);
+        gather(&b.q, r, out, 32);
+        gather(&b.sc, r, out, 96);
+        put_half(b.d[r], out, 108);
     }
     chunks(s, b, p) {
         let (low, one, n) = (s.splat_i32(bytes(3)), s.splat_i32(bytes(1)), 2 * (p % 4) as u32);
@@ -236,6 +252,12 @@ superblock! {
         interleave(rows, 4, &mut out.sm);
         interleave(rows, 16, &mut out.q);
     }
+    unpack(b, r, out) {
+        put_half(b.d[r], out, 0);
+        put_half(b.m[r], out, 2);
+        gather(&b.sm, r, out, 4);
+        gather(&b.q, r, out, 16);
+    }
     chunks(s, b, p) { nibbles(s, &b.q[p / 2 * 8..][..8], p % 2) }
     scale_words(s, b) {
         let [scales, _] = scales_and_mins(s, &b.sm);
@@ -262,6 +284,13 @@ superblock! {
         interleave(rows, 4, &mut out.sm);
         interleave(rows, 16, &mut out.h);
         interleave(rows, 48, &mut out.q);
+    }
+    unpack(b, r, out) {
+        put_half(b.d[r], out, 0);
+        put_half(b.m[r], out, 2);
+        gather(&b.sm, r, out, 4);
+        gather(&b.h, r, out, 16);
+        gather(&b.q, r, out, 48);
     }
     chunks(s, b, p) {
         let one = s.splat_i32(bytes(1));
@@ -296,6 +325,12 @@ superblock! {
         interleave(rows, 128, &mut out.h);
         interleave(rows, 192, &mut out.sc);
         out.d = halves(rows, 208);
+    }
+    unpack(b, r, out) {
+        gather(&b.q, r, out, 0);
+        gather(&b.h, r, out, 128);
+        gather(&b.sc, r, out, 192);
+        put_half(b.d[r], out, 208);
     }
     chunks(s, b, p) {
         let (h, i) = (p / 4, p % 4);
@@ -346,6 +381,19 @@ superblock! {
             out.h[r] = h;
         }
         interleave(rows, 8, &mut out.q);
+    }
+    unpack(b, r, out) {
+        put_half(b.d[r], out, 0);
+        let (l, h) = (lane(&b.l, r), b.h[r]);
+        let (mut lower, mut upper) = ([0u8; 4], 0u16);
+        for j in 0..8 {
+            let nibble = l[j % 4] >> (4 * (j / 4)) & 15;
+            lower[j / 2] |= nibble << (4 * (j % 2));
+            upper |= (h >> (8 * (j % 2) + 6 - 2 * (j / 2)) & 3) << (2 * j);
+        }
+        put_half(upper, out, 2);
+        out[4..8].copy_from_slice(&lower);
+        gather(&b.q, r, out, 8);
     }
     chunks(s, b, p) {
         let mask = s.splat_i32(bytes(15));

@@ -10,7 +10,7 @@
 
 use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, WideOps, dot, min};
 use crate::format::block32::Block32;
-use crate::format::{Pack, Shape, pack_group};
+use crate::format::{Pack, Shape, pack_group, unpack_row};
 use crate::memory::{Plain, cast, cast_mut};
 use crate::quantize::{ActivationView, Data, Head32, Q8x32, Quads32};
 use crate::simd::{Kernel, Simd, entry};
@@ -27,6 +27,7 @@ where
         t8: entry::<S, Small<F, 8>>,
         wide: WideOps::narrow(entry::<S, Wide<F>>),
         pack: pack_group::<F>,
+        unpack: unpack_row::<F>,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Acc, GROUPS, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, WideOps, min};
 use crate::format::float::{F32, FloatFormat};
-use crate::format::{Pack, pack_group};
+use crate::format::{Pack, pack_group, unpack_row};
 use crate::memory::{cast, cast_mut};
 use crate::quantize::{ActivationView, Data};
 use crate::simd::{Kernel, Simd, entry};
@@ -19,6 +19,7 @@ where
         t8: entry::<S, Small<F, 8>>,
         wide: WideOps::narrow(entry::<S, Wide<F>>),
         pack: pack_group::<F>,
+        unpack: unpack_row::<F>,
     }
 }
 

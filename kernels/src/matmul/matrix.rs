@@ -229,8 +229,22 @@ impl PackedMatrix {
         self.group_bytes
     }
 
-    fn row_bytes(&self) -> usize {
+    /// Bytes of one row in the file.
+    pub fn row_bytes(&self) -> usize {
         self.group_bytes / GROUP_ROWS
+    }
+
+    /// Copies row `row` out of its group, to `out`, in the file's form: the very bytes that were
+    /// packed, so that a table that is both embedding and output matrix is in memory once.
+    ///
+    /// # Panics
+    ///
+    /// When there is no such row, or `out` is not [`PackedMatrix::row_bytes`] long.
+    pub fn unpack_row(&self, row: usize, out: &mut [u8]) {
+        assert!(row < self.rows, "no row {row} among {}", self.rows);
+        assert_eq!(out.len(), self.row_bytes(), "a row's bytes");
+        let group = row / GROUP_ROWS;
+        (self.ops.unpack)(self.groups(group..group + 1), row % GROUP_ROWS, out);
     }
 
     /// The packed bytes of groups `range`.

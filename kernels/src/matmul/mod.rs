@@ -41,7 +41,7 @@ pub use matrix::{
 };
 
 use crate::format::{
-    GROUP_ROWS, PackFn, Shape, WeightType, block32 as b32, float as fl, superblock as sb,
+    GROUP_ROWS, PackFn, Shape, UnpackFn, WeightType, block32 as b32, float as fl, superblock as sb,
 };
 use crate::quantize::{ActivationView, WIDE_TOKENS};
 use crate::simd::Simd;
@@ -124,6 +124,7 @@ pub(crate) struct MatmulOps {
     pub(crate) t8: unsafe fn(TileArgs<'_>),
     pub(crate) wide: WideOps,
     pub(crate) pack: PackFn,
+    pub(crate) unpack: UnpackFn,
 }
 
 /// The wide route of one format at one level.

@@ -11,7 +11,7 @@
 
 use super::{Acc, GROUPS, K_RUN, MatmulOps, PANEL_BYTES, TileArgs, WideArgs, WideOps, dot, min};
 use crate::format::superblock::SuperBlock;
-use crate::format::{Pack, Shape, pack_group};
+use crate::format::{Pack, Shape, pack_group, unpack_row};
 use crate::memory::{Plain, cast, cast_mut};
 use crate::quantize::{ActivationView, Data, Head256, Q8x256, Quads256};
 use crate::simd::{Kernel, Simd, entry};
@@ -28,6 +28,7 @@ where
         t8: entry::<S, Small<F, 8>>,
         wide: WideOps::narrow(entry::<S, Wide<F>>),
         pack: pack_group::<F>,
+        unpack: unpack_row::<F>,
     }
 }
 

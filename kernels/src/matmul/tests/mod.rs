@@ -368,6 +368,35 @@ fn packing_refuses_what_does_not_fit() {
 }
 
 #[test]
+fn a_packed_row_comes_back_as_the_files_bytes() {
+    let mut rng = Rng(71);
+    for kernels in levels() {
+        for ty in WeightType::ALL {
+            for rows in [1, 15, 16, 17, 48, 61] {
+                let cols = 256 * (1 + rng.below(3));
+                let row_bytes = cols / ty.block_len() * ty.block_bytes();
+                let src: Vec<u8> = (0..rows * row_bytes).map(|_| rng.next() as u8).collect();
+                let matrix = packed(kernels, ty, rows, cols, &src);
+                assert_eq!(matrix.row_bytes(), row_bytes);
+                let mut out = vec![0; row_bytes];
+                for (row, wanted) in src.chunks_exact(row_bytes).enumerate() {
+                    out.fill(rng.next() as u8);
+                    matrix.unpack_row(row, &mut out);
+                    assert!(out == wanted, "{}: row {row} of {rows}", ty.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "no row 17 among 17")]
+fn a_row_past_the_last_is_refused() {
+    let matrix = PackedMatrix::allocate(levels()[0], WeightType::Q8_0, 17, 32).unwrap();
+    matrix.unpack_row(17, &mut [0; 34]);
+}
+
+#[test]
 fn packed_weights_take_the_files_bytes() {
     for ty in WeightType::ALL {
         let matrix = PackedMatrix::allocate(levels()[0], ty, 48, 512).unwrap();
