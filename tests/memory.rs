@@ -25,7 +25,7 @@ fn peak() -> u64 {
 }
 
 /// The buffers of a batch of 512 tokens, which only a run with long prompts takes.
-const REST: u64 = 48 << 20;
+const REST: u64 = 24 << 20;
 
 #[test]
 fn peak_memory_stays_near_the_file_and_the_cache() {

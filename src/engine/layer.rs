@@ -12,7 +12,7 @@ use super::forward::Pass;
 use super::matmul;
 use super::observer::{Observer, Tensor};
 use super::weights::LayerWeights;
-use super::workspace::Workspace;
+use super::workspace::{AttentionRows, FeedForwardRows, Workspace};
 use crate::model::{Activation, AttentionForm, LayerSpec, Point};
 use emel_kernels::{
     AddBiasJob, AddJob, AddRmsNormJob, AttentionInput, AttentionJob, AttentionMergeJob,
@@ -78,10 +78,9 @@ struct Context<'a, P> {
 struct Parts<'a> {
     kernels: Kernels,
     eps: f32,
-    layer: usize,
     pos0: usize,
     n_tokens: usize,
-    observer: &'a dyn Observer,
+    show: Show<'a>,
     spec: &'a LayerSpec,
     weights: &'a LayerWeights,
     rope: &'a RopeTable,
@@ -95,14 +94,24 @@ impl Parts<'_> {
     fn n_residual(&self) -> usize {
         self.n_tokens * self.weights.attn_norm.len()
     }
+}
 
+/// Shows rows of the batch to the engine's observer.
+struct Show<'a> {
+    observer: &'a dyn Observer,
+    layer: usize,
+    position: usize,
+    rows: usize,
+}
+
+impl Show<'_> {
     /// Shows the batch's rows at `point`.
-    fn show(&self, point: Point, values: &[f32]) {
+    fn at(&self, point: Point, values: &[f32]) {
         self.observer.tensor(Tensor {
             layer: Some(self.layer),
             point,
-            position: self.pos0,
-            rows: self.n_tokens,
+            position: self.position,
+            rows: self.rows,
             values,
         });
     }
@@ -116,13 +125,18 @@ impl<P: Pass> Context<'_, P> {
     fn parts(&mut self) -> Parts<'_> {
         let engine = &mut *self.engine;
         let spec = &engine.spec.layers[self.layer];
+        let pos0 = engine.memory.n_past();
         Parts {
             kernels: engine.kernels,
             eps: engine.spec.rms_eps,
-            layer: self.layer,
-            pos0: engine.memory.n_past(),
+            pos0,
             n_tokens: self.n_tokens,
-            observer: &*engine.observer,
+            show: Show {
+                observer: &*engine.observer,
+                layer: self.layer,
+                position: pos0,
+                rows: self.n_tokens,
+            },
             spec,
             weights: &engine.weights.layers[self.layer],
             rope: &engine.ropes[spec.rope],
@@ -202,7 +216,7 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
                 &mut RmsNormJob::new(parts.kernels, x, norm, parts.eps, out),
                 n,
             )?;
-            parts.show(Point::AttnNorm, &parts.work.normed[..n]);
+            parts.show.at(Point::AttnNorm, &parts.work.normed[..n]);
             Ok(())
         })
     }
@@ -212,17 +226,14 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             let (n, spec, weights) = (parts.n_tokens, parts.spec, parts.weights);
             let n_residual = parts.n_residual();
             let work = &mut *parts.work;
+            let AttentionRows { q, k, v, .. } = work.overlay.attention(n, spec);
             matmul::multiply::<P::Tile, 3>(
                 parts.kernels,
                 &mut parts.forker,
                 &mut work.buffers,
                 &work.normed[..n_residual],
                 n,
-                [
-                    (&weights.wq, &mut work.q[..n * spec.q_dim()]),
-                    (&weights.wk, &mut work.k[..n * spec.k_dim()]),
-                    (&weights.wv, &mut work.v[..n * spec.v_dim()]),
-                ],
+                [(&weights.wq, q), (&weights.wk, k), (&weights.wv, v)],
             )
         })
     }
@@ -230,12 +241,8 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
     fn add_biases(&mut self) -> Result<(), ()> {
         self.act(|mut parts| {
             let (n, spec, weights) = (parts.n_tokens, parts.spec, parts.weights);
-            let work = &mut *parts.work;
-            let rows = [
-                (&mut work.q[..n * spec.q_dim()], &weights.bq),
-                (&mut work.k[..n * spec.k_dim()], &weights.bk),
-                (&mut work.v[..n * spec.v_dim()], &weights.bv),
-            ];
+            let AttentionRows { q, k, v, .. } = parts.work.overlay.attention(n, spec);
+            let rows = [(q, &weights.bq), (k, &weights.bk), (v, &weights.bv)];
             rows.into_iter().try_for_each(|(rows, bias)| {
                 let work = rows.len();
                 parts
@@ -248,11 +255,8 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
     fn norm_heads(&mut self) -> Result<(), ()> {
         self.act(|mut parts| {
             let (n, spec, weights) = (parts.n_tokens, parts.spec, parts.weights);
-            let work = &mut *parts.work;
-            let rows = [
-                (&mut work.q[..n * spec.q_dim()], &weights.q_norm),
-                (&mut work.k[..n * spec.k_dim()], &weights.k_norm),
-            ];
+            let AttentionRows { q, k, .. } = parts.work.overlay.attention(n, spec);
+            let rows = [(q, &weights.q_norm), (k, &weights.k_norm)];
             rows.into_iter().try_for_each(|(rows, norm)| {
                 let work = rows.len();
                 let mut job = HeadNormJob::new(parts.kernels, rows, norm, parts.eps);
@@ -264,11 +268,8 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
     fn rotate(&mut self) -> Result<(), ()> {
         self.act(|mut parts| {
             let (n, spec) = (parts.n_tokens, parts.spec);
-            let work = &mut *parts.work;
-            let rows = [
-                (&mut work.q[..n * spec.q_dim()], spec.n_head),
-                (&mut work.k[..n * spec.k_dim()], spec.n_head_kv),
-            ];
+            let AttentionRows { q, k, .. } = parts.work.overlay.attention(n, spec);
+            let rows = [(q, spec.n_head), (k, spec.n_head_kv)];
             rows.into_iter().try_for_each(|(rows, heads)| {
                 let work = rows.len();
                 let (rope, pos0, head_dim) = (parts.rope, parts.pos0, spec.head_dim_k);
@@ -281,12 +282,10 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
     fn store_kv(&mut self) -> Result<(), ()> {
         self.act(|mut parts| {
             let (n, spec) = (parts.n_tokens, parts.spec);
-            let q = &parts.work.q[..n * spec.q_dim()];
-            let k = &parts.work.k[..n * spec.k_dim()];
-            let v = &parts.work.v[..n * spec.v_dim()];
-            parts.show(Point::Query, q);
-            parts.show(Point::Key, k);
-            parts.show(Point::Value, v);
+            let AttentionRows { q, k, v, .. } = parts.work.overlay.attention(n, spec);
+            parts.show.at(Point::Query, q);
+            parts.show.at(Point::Key, k);
+            parts.show.at(Point::Value, v);
             let mut job = StoreKvJob::new(parts.cache, parts.pos0, k, v);
             parts.forker.run(&mut job, k.len() + v.len())
         })
@@ -296,9 +295,10 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
         self.act(|mut parts| {
             let (n, spec) = (parts.n_tokens, parts.spec);
             let work = &mut *parts.work;
-            let q = &work.q[..n * spec.q_dim()];
+            let AttentionRows {
+                q, attended: out, ..
+            } = work.overlay.attention(n, spec);
             let input = attention_input(spec, q, parts.cache, parts.pos0);
-            let out = &mut work.attended[..n * spec.o_dim()];
             let mut job =
                 AttentionJob::<P::Reading>::new(parts.kernels, input, &mut work.attention, out);
             parts
@@ -311,7 +311,7 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
         self.act(|mut parts| {
             let (n, spec) = (parts.n_tokens, parts.spec);
             let work = &mut *parts.work;
-            let q = &work.q[..n * spec.q_dim()];
+            let AttentionRows { q, .. } = work.overlay.attention(n, spec);
             let input = attention_input(spec, q, parts.cache, parts.pos0);
             let mut job = AttentionSplitJob::new(parts.kernels, input, &mut work.attention);
             parts
@@ -324,9 +324,10 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
         self.act(|mut parts| {
             let (n, spec) = (parts.n_tokens, parts.spec);
             let work = &mut *parts.work;
-            let q = &work.q[..n * spec.q_dim()];
+            let AttentionRows {
+                q, attended: out, ..
+            } = work.overlay.attention(n, spec);
             let input = attention_input(spec, q, parts.cache, parts.pos0);
-            let out = &mut work.attended[..n * spec.o_dim()];
             let n_out = out.len();
             let mut job = AttentionMergeJob::new(parts.kernels, input, &mut work.attention, out);
             parts.forker.run(&mut job, n_out)
@@ -337,14 +338,14 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
         self.act(|mut parts| {
             let (n, spec, weights) = (parts.n_tokens, parts.spec, parts.weights);
             let n_residual = parts.n_residual();
-            let n_attended = n * spec.o_dim();
-            parts.show(Point::Attended, &parts.work.attended[..n_attended]);
             let work = &mut *parts.work;
+            let AttentionRows { attended, .. } = work.overlay.attention(n, spec);
+            parts.show.at(Point::Attended, attended);
             matmul::multiply::<P::Tile, 1>(
                 parts.kernels,
                 &mut parts.forker,
                 &mut work.buffers,
-                &work.attended[..n_attended],
+                attended,
                 n,
                 [(&weights.wo, &mut work.projected[..n_residual])],
             )
@@ -363,8 +364,8 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             let norm = &parts.weights.ffn_norm;
             let mut job = AddRmsNormJob::new(parts.kernels, x, y, norm, parts.eps, out);
             parts.forker.run(&mut job, n)?;
-            parts.show(Point::AttnResidual, &parts.work.x[..n]);
-            parts.show(Point::FfnNorm, &parts.work.normed[..n]);
+            parts.show.at(Point::AttnResidual, &parts.work.x[..n]);
+            parts.show.at(Point::FfnNorm, &parts.work.normed[..n]);
             Ok(())
         })
     }
@@ -384,8 +385,8 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
                 &mut PostNormThenNormJob::new(post, &weights.ffn_norm, out),
                 n,
             )?;
-            parts.show(Point::AttnResidual, &parts.work.x[..n]);
-            parts.show(Point::FfnNorm, &parts.work.normed[..n]);
+            parts.show.at(Point::AttnResidual, &parts.work.x[..n]);
+            parts.show.at(Point::FfnNorm, &parts.work.normed[..n]);
             Ok(())
         })
     }
@@ -395,24 +396,23 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             let (n, spec, weights) = (parts.n_tokens, parts.spec, parts.weights);
             let n_residual = parts.n_residual();
             let work = &mut *parts.work;
+            let FeedForwardRows { gate, up } = work.overlay.feed_forward(n, spec);
             matmul::multiply::<P::Tile, 2>(
                 parts.kernels,
                 &mut parts.forker,
                 &mut work.buffers,
                 &work.normed[..n_residual],
                 n,
-                [
-                    (&weights.w_gate, &mut work.gate[..n * spec.d_ff]),
-                    (&weights.w_up, &mut work.up[..n * spec.d_ff]),
-                ],
+                [(&weights.w_gate, gate), (&weights.w_up, up)],
             )
         })
     }
 
     fn gate_silu(&mut self) -> Result<(), ()> {
         self.act(|mut parts| {
-            let n = parts.n_tokens * parts.spec.d_ff;
-            let (gate, up) = (&mut parts.work.gate[..n], &parts.work.up[..n]);
+            let FeedForwardRows { gate, up } =
+                parts.work.overlay.feed_forward(parts.n_tokens, parts.spec);
+            let n = gate.len();
             parts
                 .forker
                 .run(&mut GluJob::silu(parts.kernels, gate, up), GATE_WORK * n)
@@ -421,8 +421,9 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
 
     fn gate_gelu(&mut self) -> Result<(), ()> {
         self.act(|mut parts| {
-            let n = parts.n_tokens * parts.spec.d_ff;
-            let (gate, up) = (&mut parts.work.gate[..n], &parts.work.up[..n]);
+            let FeedForwardRows { gate, up } =
+                parts.work.overlay.feed_forward(parts.n_tokens, parts.spec);
+            let n = gate.len();
             parts
                 .forker
                 .run(&mut GluJob::gelu(parts.kernels, gate, up), GATE_WORK * n)
@@ -431,19 +432,22 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
 
     fn contract(&mut self) -> Result<(), ()> {
         self.act(|mut parts| {
-            let (n, weights) = (parts.n_tokens, parts.weights);
-            let (n_residual, n_hidden) = (parts.n_residual(), n * parts.spec.d_ff);
-            parts.show(Point::FfnHidden, &parts.work.gate[..n_hidden]);
+            let (n, spec, weights) = (parts.n_tokens, parts.spec, parts.weights);
+            let n_residual = parts.n_residual();
             let work = &mut *parts.work;
+            let FeedForwardRows { gate, .. } = work.overlay.feed_forward(n, spec);
+            parts.show.at(Point::FfnHidden, gate);
             matmul::multiply::<P::Tile, 1>(
                 parts.kernels,
                 &mut parts.forker,
                 &mut work.buffers,
-                &work.gate[..n_hidden],
+                gate,
                 n,
                 [(&weights.w_down, &mut work.projected[..n_residual])],
             )?;
-            parts.show(Point::FfnOut, &parts.work.projected[..n_residual]);
+            parts
+                .show
+                .at(Point::FfnOut, &parts.work.projected[..n_residual]);
             Ok(())
         })
     }
@@ -453,7 +457,7 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             let n = parts.n_residual();
             let (x, y) = (&mut parts.work.x[..n], &parts.work.projected[..n]);
             parts.forker.run(&mut AddJob::new(parts.kernels, x, y), n)?;
-            parts.show(Point::LayerOut, &parts.work.x[..n]);
+            parts.show.at(Point::LayerOut, &parts.work.x[..n]);
             Ok(())
         })
     }
@@ -465,7 +469,7 @@ impl<P: Pass> LayerStateMachineContext for Context<'_, P> {
             let norm = &parts.weights.post_ffn_norm;
             let mut job = PostNormJob::new(parts.kernels, x, y, norm, parts.eps);
             parts.forker.run(&mut job, n)?;
-            parts.show(Point::LayerOut, &parts.work.x[..n]);
+            parts.show.at(Point::LayerOut, &parts.work.x[..n]);
             Ok(())
         })
     }
