@@ -221,6 +221,42 @@ fn a_cache_type_that_heads_do_not_fit_is_refused_before_anything_is_packed() {
 }
 
 #[test]
+fn what_lies_behind_a_window_is_given_up_and_computed_again_when_needed() {
+    let model = TestModel::new("gemma3", TensorType::Q8_0)
+        .write_temporary()
+        .expect("a temporary model");
+    let whole = options(Level::best(), 2, RoutePolicy::default());
+    let short = options(Level::best(), 2, RoutePolicy::default().with_ubatch(8));
+    let size = |options| {
+        let engine = Engine::load(model.path(), options).expect("a valid model");
+        engine.cache_bytes()
+    };
+    // Two of three layers look back 20 positions: with 8 of a batch that is two blocks of four.
+    assert_eq!(size(&short) * 3, size(&whole) * 2);
+
+    let (session, all) = (session(model.path(), &short, 5), tokens(250));
+    let mut generator = Generator::new(&session);
+    let mut ask = |tokens: &[TokenId]| {
+        let reused = prompt(&mut generator, tokens).expect("the prompt fits");
+        step(&mut generator).expect("a step succeeds");
+        let found: Vec<u32> = session.logits().iter().map(|x| x.to_bits()).collect();
+        let output = Output::new();
+        assert!(generator.process_event(Halt {
+            reason: StopReason::Cancelled,
+            output: &output,
+        }));
+        assert!(found[..] == bits(model.path(), &whole, tokens)[..found.len()]);
+        reused
+    };
+    assert_eq!(ask(&all[..200]), 0);
+    assert_eq!(ask(&all[..230]), 200);
+    // The last two blocks begin at 128, and so does what the token at 147 sees.
+    assert_eq!(ask(&all[..148]), 147);
+    assert_eq!(ask(&all[..147]), 0, "127 is gone");
+    assert_eq!(ask(&all[..130]), 129, "65 is there again");
+}
+
+#[test]
 fn float_models_lie_at_the_oracle() {
     for family in FAMILIES {
         let mut model = TestModel::new(family, TensorType::F32);

@@ -57,6 +57,7 @@ impl Model {
             head_dim_k: self.dim,
             head_dim_v: self.dim,
             n_ctx: n,
+            n_held: n,
             type_k: ty,
             type_v: ty,
         }

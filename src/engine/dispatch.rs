@@ -131,6 +131,7 @@ null! {
         empty(&Prompt<'_>) = |_| false,
         too_long(&Prompt<'_>) = |_| false,
         foreign(&Prompt<'_>) = |_| false,
+        window_gone(&Prompt<'_>) = |_| false,
         read_whole(&Prompt<'_>) = |_| true,
         failed() = |_| false,
         cut() = |_| false,
@@ -142,7 +143,7 @@ null! {
     },
     nothing: {
         refuse_broken(&Prompt<'_>), refuse_empty(&Prompt<'_>), refuse_long(&Prompt<'_>),
-        refuse_foreign(&Prompt<'_>), prefill(&Prompt<'_>), project(&Prompt<'_>),
+        refuse_foreign(&Prompt<'_>), forget(&Prompt<'_>), prefill(&Prompt<'_>), project(&Prompt<'_>),
         announce_end(&Prompt<'_>), report_cut(),
         stop_at_limit(&Step<'_>), stop_at_context(&Step<'_>), decode(&Step<'_>),
         select(&Step<'_>), report_end(&Step<'_>), halt(&Halt<'_>), ignore(),

@@ -76,6 +76,7 @@ pub(super) fn pass<P: Pass>(
     let end = engine.memory.n_past() + tokens.len();
     fill_ropes(engine, end, pool)?;
     embed::run(engine, tokens)?;
+    engine.memory.make_room(tokens.len());
     (0..engine.spec.layers.len())
         .try_for_each(|layer| layer::run::<P>(engine, layer, tokens.len(), pool))?;
     engine.memory.advance(tokens);

@@ -131,7 +131,7 @@ impl StopReason {
 }
 
 /// A whole prompt. What of it the cache already holds, from the first token on, is not computed
-/// again.
+/// again, unless a layer has given up a part of the window that the next token looks back over.
 #[derive(Clone, Copy)]
 pub struct Prompt<'a> {
     /// The tokens, first to last.
@@ -163,7 +163,8 @@ sml! {
         "idle"_s + event<Prompt<'a>> [!lost && !empty && too_long] / refuse_long,
         "idle"_s + event<Prompt<'a>> [!lost && !empty && !too_long && foreign] / refuse_foreign,
         "idle"_s + event<Prompt<'a>> [!lost && !empty && !too_long && !foreign]
-            / (prefill, eval [read_whole] / project, eval [read_whole] / announce_end)
+            / (eval [window_gone] / forget, prefill, eval [read_whole] / project,
+               eval [read_whole] / announce_end)
             = "prefilling"_s,
         "idle"_s + unexpected_event<_> / ignore,
 
@@ -195,7 +196,8 @@ sml! {
         "finished"_s + event<Prompt<'a>> [!empty && too_long] / refuse_long,
         "finished"_s + event<Prompt<'a>> [!empty && !too_long && foreign] / refuse_foreign,
         "finished"_s + event<Prompt<'a>> [!empty && !too_long && !foreign]
-            / (prefill, eval [read_whole] / project, eval [read_whole] / announce_end)
+            / (eval [window_gone] / forget, prefill, eval [read_whole] / project,
+               eval [read_whole] / announce_end)
             = "prefilling"_s,
         "finished"_s + unexpected_event<_> / ignore,
 
@@ -239,6 +241,10 @@ impl GenerateStateMachineContext for Driver<'_> {
     fn foreign(&self, prompt: &Prompt<'_>) -> Result<bool, ()> {
         let n_vocab = self.0.borrow().engine.n_vocab();
         Ok(prompt.tokens.iter().any(|&id| id as usize >= n_vocab))
+    }
+
+    fn window_gone(&self, prompt: &Prompt<'_>) -> Result<bool, ()> {
+        Ok(self.0.borrow().engine.has_lost_window(prompt.tokens))
     }
 
     fn failed(&self) -> Result<bool, ()> {
@@ -287,6 +293,11 @@ impl GenerateStateMachineContext for Driver<'_> {
             id: id.unwrap_or_default(),
             n_vocab,
         }));
+        Ok(())
+    }
+
+    fn forget(&mut self, _: &Prompt<'_>) -> Result<(), ()> {
+        self.0.borrow_mut().engine.forget();
         Ok(())
     }
 

@@ -49,4 +49,9 @@ impl LoadOptions {
     pub(super) fn context(&self, spec: &ModelSpec) -> usize {
         self.n_ctx.unwrap_or(spec.n_ctx_train)
     }
+
+    /// Tokens that pass at once, at most.
+    pub(super) fn batch(&self, spec: &ModelSpec) -> usize {
+        self.routes.n_ubatch.min(self.context(spec))
+    }
 }

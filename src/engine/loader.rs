@@ -520,7 +520,7 @@ impl LoadStateMachineContext for Context<'_> {
             let pools = found.pools.ok_or(EngineError::Order)?;
             let kernels = found.kernels.ok_or(EngineError::Order)?;
             let n_ctx = load.options.context(&spec);
-            let n_ubatch = routes.n_ubatch.min(n_ctx);
+            let n_ubatch = load.options.batch(&spec);
             let table = &source.tensors()[tensors.token_embd.index()];
             let embedding = Embedding {
                 tensor: tensors.token_embd,

@@ -136,15 +136,26 @@ impl Engine {
     /// Forgets every cached token.
     fn forget(&mut self) {
         self.speculator.begin();
-        self.memory.truncate(0);
+        self.memory.clear();
+    }
+
+    /// How many tokens of `prompt`, the last one excepted, the cache begins with.
+    fn common_prefix(&self, prompt: &[TokenId]) -> usize {
+        let pairs = prompt.iter().zip(self.memory.tokens());
+        let common = pairs.take_while(|(a, b)| a == b).count();
+        common.min(prompt.len() - 1)
+    }
+
+    /// Whether the cache begins as `prompt` does, but no longer holds a sliding window before the
+    /// place where they part.
+    fn has_lost_window(&self, prompt: &[TokenId]) -> bool {
+        !self.memory.holds_window(self.common_prefix(prompt))
     }
 
     /// Drops what is cached beyond the longest beginning that `prompt` shares, its last token
     /// excepted, and returns the length of that beginning.
     fn keep_common_prefix(&mut self, prompt: &[TokenId]) -> usize {
-        let pairs = prompt.iter().zip(self.memory.tokens());
-        let common = pairs.take_while(|(a, b)| a == b).count();
-        let n_kept = common.min(prompt.len() - 1);
+        let n_kept = self.common_prefix(prompt);
         self.speculator.begin();
         self.memory.truncate(n_kept);
         n_kept

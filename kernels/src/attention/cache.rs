@@ -53,6 +53,9 @@ pub struct CacheShape {
     pub head_dim_v: usize,
     /// Positions, at least.
     pub n_ctx: usize,
+    /// How many of them are held at once, at least: the last ones that were stored. `n_ctx` holds
+    /// all; a layer that looks back over a window needs that, and the batch it comes with.
+    pub n_held: usize,
     /// How keys are stored.
     pub type_k: CacheType,
     /// How values are stored.
@@ -73,19 +76,30 @@ pub(super) struct Layout {
     v_start: usize,
     /// All of a block.
     block_len: usize,
+    /// Blocks held at once: each takes the place of the one so many before it.
+    n_held: usize,
 }
 
 impl Layout {
     /// Where the keys of one head and block are.
     pub(super) fn k(&self, kv_head: usize, block: usize) -> Range<usize> {
-        let start = block * self.block_len + kv_head * self.k_len;
+        let start = self.start(block) + kv_head * self.k_len;
         start..start + self.k_len
     }
 
     /// Where the values of one head and block are.
     pub(super) fn v(&self, kv_head: usize, block: usize) -> Range<usize> {
-        let start = block * self.block_len + self.v_start + kv_head * self.v_len;
+        let start = self.start(block) + self.v_start + kv_head * self.v_len;
         start..start + self.v_len
+    }
+
+    fn start(&self, block: usize) -> usize {
+        block % self.n_held * self.block_len
+    }
+
+    /// Whether the blocks of `positions` can all be held at once.
+    pub(super) fn holds(&self, positions: Range<usize>) -> bool {
+        positions.end.div_ceil(BLOCK) - positions.start / BLOCK <= self.n_held
     }
 }
 
@@ -130,6 +144,7 @@ impl CacheShape {
                 v_len,
                 v_start: n_kv_heads.checked_mul(k_len)?,
                 block_len: n_kv_heads.checked_mul(k_len.checked_add(v_len)?)?,
+                n_held: self.n_held_blocks(),
             })
         };
         Ok(layout().ok_or(AllocError { bytes: usize::MAX })?)
@@ -139,6 +154,12 @@ impl CacheShape {
         self.n_ctx.div_ceil(BLOCK)
     }
 
+    /// The first and the last of `n_held` positions may be alone in their blocks.
+    fn n_held_blocks(&self) -> usize {
+        let blocks = self.n_held.saturating_sub(1).div_ceil(BLOCK) + 1;
+        blocks.min(self.n_blocks()).max(1)
+    }
+
     /// Bytes of a cache of this shape.
     ///
     /// # Errors
@@ -146,7 +167,8 @@ impl CacheShape {
     /// [`CacheError`]: a count of zero, a head that the type does not fit, or a size that no
     /// memory has.
     pub fn bytes(&self) -> Result<usize, CacheError> {
-        let lines = self.layout()?.block_len.checked_mul(self.n_blocks());
+        let layout = self.layout()?;
+        let lines = layout.block_len.checked_mul(layout.n_held);
         let bytes = lines.and_then(|lines| lines.checked_mul(LINE));
         Ok(bytes.ok_or(AllocError { bytes: usize::MAX })?)
     }
@@ -154,14 +176,14 @@ impl CacheShape {
 
 /// Keys and values of one layer, in blocks of [`BLOCK`] positions.
 ///
-/// Block after block: the block's keys, `[n_kv_heads]` parts, then its values. A part is the steps
+/// Block after block, those past the last one that is held again from the beginning on: the block's keys, `[n_kv_heads]` parts, then its values. A part is the steps
 /// of its 64 positions as `f32`, then the numbers: of keys `[head_dim_k][64]`, the first rounded up to
 /// two with zeros, of values `[64][head_dim_v]`, the last rounded up to sixteen. Behind the numbers of
 /// a [`CacheType::Q8_0`] part come its scales, `[head_dim / 32][64]`. Memory is
 /// reserved at once and takes real pages as positions are stored, so that a short text takes few,
 /// whatever the context.
 pub struct LayerCache {
-    /// `[n_blocks][block_len]`.
+    /// `[n_held][block_len]`.
     pub(super) data: HugeBuffer<[u8; LINE]>,
     pub(super) layout: Layout,
     shape: CacheShape,
@@ -219,6 +241,12 @@ impl LayerCache {
     /// The number of positions there is room for: `n_ctx` rounded up to whole blocks.
     pub fn capacity(&self) -> usize {
         self.shape.n_blocks() * BLOCK
+    }
+
+    /// The first position whose keys and values are still there once `end` positions have been
+    /// stored.
+    pub fn first_held(&self, end: usize) -> usize {
+        end.div_ceil(BLOCK).saturating_sub(self.layout.n_held) * BLOCK
     }
 
     /// Key-value heads.

@@ -62,6 +62,12 @@ pub(super) struct Panel<'a> {
     pub(super) scales: &'a [f32],
 }
 
+/// The first position that a token at `pos` attends to through a window of so many positions, its
+/// own included.
+fn lowest(window: Option<usize>, pos: usize) -> usize {
+    window.map_or(0, |window| (pos + 1).saturating_sub(window))
+}
+
 /// A checked [`AttentionInput`] with what follows from it.
 pub(super) struct Plan<'a> {
     pub(super) kernels: Kernels,
@@ -120,6 +126,12 @@ impl<'a> Plan<'a> {
             "{tokens} positions from {pos0} are not in a cache of {}",
             cache.capacity()
         );
+        let lowest = lowest(window, pos0);
+        assert!(
+            cache.layout.holds(lowest..pos0 + tokens),
+            "{tokens} positions from {pos0} look back to {lowest}, and a cache that holds {} at once does not",
+            cache.shape().n_held
+        );
         let shape = workspace.shape();
         assert!(
             n_head <= shape.n_head
@@ -145,9 +157,7 @@ impl<'a> Plan<'a> {
 
     /// The first position that a token at `pos` attends to.
     fn lowest(&self, pos: usize) -> usize {
-        self.input
-            .window
-            .map_or(0, |window| (pos + 1).saturating_sub(window))
+        lowest(self.input.window, pos)
     }
 
     /// The blocks that tokens at positions `first..=last` attend to.

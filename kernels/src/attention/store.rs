@@ -159,7 +159,8 @@ impl<'a> StoreKvJob<'a> {
     ///
     /// # Panics
     ///
-    /// When the shapes disagree, or a position is beyond the cache's capacity.
+    /// When the shapes disagree, a position is beyond the cache's capacity, or there are more than
+    /// it holds at once.
     pub fn new(cache: &'a mut LayerCache, pos0: usize, k: &'a [f32], v: &'a [f32]) -> Self {
         let n_kv_heads = cache.n_kv_heads();
         let (head_dim_k, head_dim_v) = (cache.head_dim_k(), cache.head_dim_v());
@@ -179,6 +180,12 @@ impl<'a> StoreKvJob<'a> {
                 .is_some_and(|end| end <= cache.capacity()),
             "{tokens} positions from {pos0} do not fit a cache of {}",
             cache.capacity()
+        );
+        // One block would else take another's place in the same job.
+        assert!(
+            cache.layout.holds(pos0..pos0 + tokens),
+            "{tokens} positions from {pos0} do not fit a cache that holds {} at once",
+            cache.shape().n_held
         );
         StoreKvJob {
             k: Rows {
@@ -213,7 +220,8 @@ impl Job for StoreKvJob<'_> {
             let from = pos0.max(block * BLOCK);
             let to = end.min((block + 1) * BLOCK);
             let (tokens, first) = (from - pos0..to - pos0, from - block * BLOCK);
-            // SAFETY: each block of each head is claimed once, and its keys and values lie apart.
+            // SAFETY: each block of each head is claimed once, all blocks are held at once, and
+            // keys and values lie apart.
             let (k_block, v_block) = unsafe {
                 (
                     self.data.slice(self.layout.k(head, block)),

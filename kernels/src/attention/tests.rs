@@ -5,6 +5,7 @@ use crate::test_util::{self, Rng, assert_same, levels, tree};
 use half::f16;
 
 mod contracts;
+mod held;
 mod types;
 
 /// The definition's.
@@ -108,6 +109,7 @@ fn shape(case: &Case) -> CacheShape {
         head_dim_k: case.dim_k,
         head_dim_v: case.dim_v,
         n_ctx: case.end(),
+        n_held: case.end(),
         type_k: case.types.0,
         type_v: case.types.1,
     }

@@ -9,6 +9,7 @@ fn impossible_caches_and_workspaces_are_errors() {
         head_dim_k,
         head_dim_v,
         n_ctx,
+        n_held: n_ctx,
         type_k,
         type_v,
     };

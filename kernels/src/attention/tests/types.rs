@@ -259,6 +259,7 @@ fn sizes_are_those_of_the_types_and_odd_heads_are_refused() {
             head_dim_k: 64,
             head_dim_v: 128,
             n_ctx: 1000,
+            n_held: 1000,
             type_k,
             type_v,
         };

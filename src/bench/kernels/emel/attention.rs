@@ -43,6 +43,7 @@ impl Heads {
             head_dim_k: head_dim,
             head_dim_v: head_dim,
             n_ctx: depth,
+            n_held: depth,
             type_k: CacheType::F16,
             type_v: CacheType::F16,
         };
