@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Measures EMEL and llama.cpp (and ik_llama.cpp, where it is built) side by side and rewrites
 # docs/benchmarks.md: builds EMEL and llama.cpp, fetches or generates the models, runs the published
-# suite in both lanes, checks the records, prints the targets and the table.
+# suite in both lanes, and prompts with each instruction set below the best against a llama.cpp
+# built for the same, checks the records, prints the targets and the table.
 set -euo pipefail
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -10,6 +11,9 @@ RESULTS="$ROOT/bench-results"
 # Seconds of timed runs a workload and lane; two runs of each engine are made in any case, or one if
 # that takes two minutes.
 BUDGET=60
+# Instruction sets that prompts are measured with too, and llama.cpp's build for each.
+LEVELS=(avx512 avxvnni avx2)
+declare -A BUILD=([avx512]=no-amx [avxvnni]=avxvnni [avx2]=avx2)
 
 usage() {
   cat <<TEXT
@@ -25,21 +29,45 @@ usage: scripts/bench.sh [--suite NAME] [--model NAME] [--without ID] [--from FIL
 Other arguments go to \`emel-bench run\`, for example: scripts/bench.sh --model gemma3_270m --lane single --runs 5
 Records and traces go to bench-results/. An ik_llama.cpp that has been built
 (scripts/reference/build.sh ik_llama.cpp) is measured too, unless --reference says otherwise. The
-published suite takes about an hour on two cores, with ik_llama.cpp 40 minutes more; the run says
-at its beginning how long it will take, and with --dry-run nothing else.
+published suite takes an hour and a half on two cores, with ik_llama.cpp half an hour more; every
+run says at its beginning how long it will take, and with --dry-run nothing else.
 TEXT
 }
 
 # shellcheck source=scripts/lib.sh
 source "$ROOT/scripts/lib.sh"
 
-# The workloads' ids of the suite, but for those left out.
+# The workloads' ids of a suite, but for those left out.
 workloads() {
   local id
   while read -r id; do
     [[ " ${without[*]} " == *" $id "* ]] || printf '%s\n' "$id"
-  done < <("$bench" list workloads --format md "${selection[@]}" |
+  done < <("$bench" list workloads --format md --suite "$1" "${model[@]}" |
     sed -n 's/^| \([a-z0-9_]*_v[0-9]*\) |.*/\1/p')
+}
+
+# Runs a suite with these arguments.
+measure() {
+  local suite="$1" id chosen=()
+  shift
+  while read -r id; do
+    chosen+=(--workload "$id")
+  done < <(workloads "$suite")
+  ((${#chosen[@]})) || return 0
+  "$bench" run "${chosen[@]}" -o "$records" "$@"
+}
+
+# Adds prompts with each instruction set that this processor has, against a llama.cpp built for it.
+measure_levels() {
+  local level
+  for level in "${LEVELS[@]}"; do
+    if ! "$bench" run --suite "isa_$level" "${model[@]}" --isa "$level" --reference none --dry-run &>/dev/null; then
+      say "this processor has no $level: left out"
+      continue
+    fi
+    "$ROOT/scripts/reference/build.sh" llama.cpp --build "${BUILD[$level]}" >/dev/null
+    measure "isa_$level" --append --reference "llama.cpp-$level" "$@"
+  done
 }
 
 # What to measure against, unless the arguments say: llama.cpp, and what else is built.
@@ -91,7 +119,8 @@ best. A share of bandwidth is the bytes of weights and cache that decode reads i
 this machine was measured to read with as many threads. Peak memory is of the process, over the
 model's file with an f16 cache of the context, or over the reference's; "start to first token" is from
 the start of the process, with the file in the page cache: of `cold_start` EMEL packs the weights, of
-`packed_start` it maps a packed copy that an earlier start has made (`--packed-cache`).
+`packed_start` it maps a packed copy that an earlier start has made (`--packed-cache`). Workloads that
+name an instruction set have EMEL keep to it (`--isa`), against a llama.cpp built for the same.
 
 TEXT
     "$bench" report "$records" --targets --format md
@@ -108,8 +137,8 @@ TEXT
 }
 
 main() {
-  local docs=yes arguments=() model=() from='' command="scripts/bench.sh $*" records id chosen
-  selection=()
+  local docs=yes arguments=() from='' command="scripts/bench.sh $*"
+  model=()
   references=()
   without=()
   while (($#)); do
@@ -143,7 +172,6 @@ main() {
   if ((${#arguments[@]} + ${#model[@]})) || [[ "$SUITE" != published ]]; then
     docs=no
   fi
-  selection=(--suite "$SUITE" "${model[@]}")
   EMEL_MODELS_DIR="$(realpath -m -- "${EMEL_MODELS_DIR:-$ROOT/models}")"
   export EMEL_MODELS_DIR
   ensure_system
@@ -155,27 +183,22 @@ main() {
   records="${from:-$RESULTS/$SUITE.jsonl}"
   if [[ -z "$from" ]]; then
     "$ROOT/scripts/reference/build.sh" llama.cpp >/dev/null
-    obtain_models "${selection[@]}"
+    obtain_models --suite "$SUITE" "${model[@]}"
     choose_references "${arguments[@]}"
     mkdir -p "$RESULTS"
-    if ((${#without[@]})); then
-      chosen=()
-      while read -r id; do
-        chosen+=(--workload "$id")
-      done < <(workloads)
-      ((${#chosen[@]})) || die "no workload is left"
-      selection=("${chosen[@]}")
-    fi
-    arguments=("${selection[@]}" "${references[@]}" -o "$records" "${arguments[@]}")
     if ! [[ " ${arguments[*]} " == *" --budget"* ]]; then
       arguments+=(--budget "$BUDGET")
     fi
+    if ! [[ " ${arguments[*]} " == *" --dry-run "* ]]; then
+      rm -f -- "$records.command"
+    fi
+    measure "$SUITE" "${references[@]}" "${arguments[@]}"
+    if [[ "$SUITE" == published ]] && ((${#references[@]})); then
+      measure_levels "${arguments[@]}"
+    fi
     if [[ " ${arguments[*]} " == *" --dry-run "* ]]; then
-      "$bench" run "${arguments[@]}"
       return
     fi
-    rm -f -- "$records.command"
-    "$bench" run "${arguments[@]}"
     printf '%s\n' "${command% }" >"$records.command"
   fi
   "$bench" validate "$records"

@@ -55,8 +55,9 @@ pub struct RunArgs {
     #[arg(long)]
     pub dry_run: bool,
     /// Instruction set of EMEL's kernels: auto, scalar, avx2, avxvnni, avx512 or amx
-    #[arg(long, value_name = "LEVEL", default_value = "auto", value_parser = level_name)]
-    pub isa: String,
+    /// [default: the workload's, or auto]
+    #[arg(long, value_name = "LEVEL", value_parser = level_name)]
+    pub isa: Option<String>,
     /// EMEL's prefill route: auto, scalar, chunk4, chunk8 or wide
     #[arg(long, value_name = "ROUTE", default_value = "auto", value_parser = route_name)]
     pub route: String,

@@ -8,7 +8,7 @@ use super::super::BenchError;
 use super::super::backend::{BackendManifest, Contender, NONE, Place};
 use super::super::machine_info::MachineInfo;
 use super::super::report::Metric;
-use super::super::worker::{CACHE_TYPES, from_packed_cache, named_options, speculating};
+use super::super::worker::{AUTO, CACHE_TYPES, from_packed_cache, named_options, speculating};
 use super::super::workload::{
     Lane, Library, ModelText, Phase, ProcessRule, Workload, WorkloadError, cache_folder,
     needed_context,
@@ -77,7 +77,8 @@ pub fn lane_threads(args: &RunArgs, lane: Lane, machine: &MachineInfo) -> usize 
 
 /// EMEL, as a contender on a task.
 pub fn emel(args: &RunArgs, task: &Task, threads: usize, place: &Place) -> Contender {
-    let options = named_options(&args.isa, &args.route);
+    let asked = args.isa.as_deref().or(task.isa.as_deref());
+    let options = named_options(asked.unwrap_or(AUTO), &args.route);
     let options = speculating(options, &args.spec_type);
     let options = from_packed_cache(options, task.packed_cache);
     with_cache_types(args, Contender::emel(place, threads, options))
@@ -164,6 +165,7 @@ impl Subject {
             lane: "-",
             cold: workload.process == ProcessRule::Cold,
             packed_cache: workload.packed_cache.unwrap_or_default(),
+            isa: workload.isa.clone(),
             n_prompt,
             sought: sought(workload),
         };

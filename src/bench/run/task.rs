@@ -39,6 +39,8 @@ pub struct Task {
     pub cold: bool,
     /// EMEL maps a packed copy of the model.
     pub packed_cache: bool,
+    /// Instruction set of EMEL's kernels, where it is not the best.
+    pub isa: Option<String>,
     /// Tokens of the prompt, for EMEL's tokenizer.
     pub n_prompt: usize,
     /// For what a reference's fastest configuration is sought.

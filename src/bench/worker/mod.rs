@@ -10,10 +10,10 @@ mod taps;
 pub use clock::{Clock, Marks};
 pub use force::ForceError;
 pub use model::{Model, WorkerError};
-pub use options::{CACHE_TYPES, Options, OptionsError};
 pub use options::{
-    from_packed_cache, level_name, named_options, route_name, spec_type_name, speculating,
+    AUTO, from_packed_cache, level_name, named_options, route_name, spec_type_name, speculating,
 };
+pub use options::{CACHE_TYPES, Options, OptionsError};
 pub use taps::{Tapped, Taps};
 
 use std::fmt::Display;

@@ -46,7 +46,7 @@ pub struct Options {
 pub const CACHE_TYPES: [&str; 2] = ["cache_type_k", "cache_type_v"];
 
 /// What stands for a choice by the engine.
-const AUTO: &str = "auto";
+pub const AUTO: &str = "auto";
 
 fn read<T: std::str::FromStr>(
     option: &'static str,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Document, WorkloadError};
 use crate::bench::protocol::StopRule;
+use emel_kernels::Level;
 
 /// What a workload's `schema` must be.
 pub const WORKLOAD_SCHEMA: &str = "emel-workload/v1";
@@ -57,6 +58,8 @@ pub struct Workload {
     pub n_ctx: Option<usize>,
     /// Whether EMEL maps a packed copy of the model, which the run that warms up makes if need be.
     pub packed_cache: Option<bool>,
+    /// Instruction set of EMEL's kernels, where the command line names none; by default the best.
+    pub isa: Option<String>,
 }
 
 /// How a prompt becomes the text that is fed.
@@ -237,6 +240,9 @@ impl Workload {
                 "phases",
                 "must name each phase once, at least one".to_owned(),
             );
+        }
+        if let Some(Err(error)) = self.isa.as_ref().map(|name| name.parse::<Level>()) {
+            return fail("isa", error.to_string());
         }
         if self.comparable_reason.trim().is_empty() {
             return fail("comparable_reason", "must say why (or why not)".to_owned());

@@ -192,6 +192,11 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
     ),
     ("[\"hello\"]", "[\"a b\"]", &["v1.json:16: suites: "]),
     (
+        "null\n}",
+        "null,\n  \"isa\": \"mmx\"\n}",
+        &["v1.json:18: isa: ", "mmx"],
+    ),
+    (
         "\"raw\"",
         "\"raw\" \"model\"",
         &["v1.json:6: ", "expected `,` or `}`"],
