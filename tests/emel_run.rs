@@ -122,6 +122,13 @@ fn contexts_and_threads_are_checked() {
         1,
         &["tokens", "64", "-c"],
     );
+    let full = "the context of 16 tokens is full: -c N";
+    for (n, told) in [("100", true), ("-1", true), ("-2", false), ("2", false)] {
+        let arguments = ["-m", path, "-c", "16", "--ignore-eos", "-p", "x", "-n", n];
+        let output = run(&arguments, b"");
+        assert_eq!(output.status.code(), Some(0));
+        assert_eq!(text(&output.stderr).contains(full), told, "-n {n}");
+    }
     fails(&["-m", path, "-t", "0", "-p", "x"], b"", 2, &["-t"]);
     fails(&["-m", path, "-t", "many", "-p", "x"], b"", 2, &["-t"]);
     fails(&["-m", path, "--no-such-flag"], b"", 2, &["--no-such-flag"]);

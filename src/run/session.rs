@@ -229,6 +229,12 @@ fn complete<W: Write>(replier: &mut Replier<'_, W>) -> Result<(), RunError> {
         replier.sink.show(" [end of text]")?;
     }
     replier.sink.show("\n")?;
+    // Until the context is full is what `-n -2` asks for.
+    let is_cut = reply.stop == StopReason::ContextFull && config.n_predict != Predict::UntilFull;
+    if is_cut && config.verbosity >= WARNINGS {
+        let n_ctx = replier.session.engine().n_ctx();
+        eprintln!("the context of {n_ctx} tokens is full: -c N makes it larger");
+    }
     Ok(())
 }
 
