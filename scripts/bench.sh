@@ -59,10 +59,12 @@ measure() {
 
 # Adds prompts with each instruction set that this processor has, against a llama.cpp built for it.
 measure_levels() {
-  local level
+  local level refusal
   for level in "${LEVELS[@]}"; do
-    if ! "$bench" run --suite "isa_$level" "${model[@]}" --isa "$level" --reference none --dry-run &>/dev/null; then
-      say "this processor has no $level: left out"
+    if ! refusal="$("$bench" run --suite "isa_$level" "${model[@]}" --isa "$level" \
+      --reference none --dry-run 2>&1)"; then
+      [[ "$refusal" == *"this processor has no $level"* ]] || die "$refusal"
+      say "this processor has no $level instructions: left out"
       continue
     fi
     "$ROOT/scripts/reference/build.sh" llama.cpp --build "${BUILD[$level]}" >/dev/null

@@ -13,6 +13,7 @@ pub mod engine;
 pub mod gguf;
 pub mod model;
 pub mod oracle;
+pub mod output;
 pub mod packed;
 pub mod plot;
 pub mod run;

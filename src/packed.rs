@@ -9,17 +9,17 @@
 //!
 //! The header names the format's version, the model by its digest and each tensor with type, shape and
 //! place. A copy of another version or model is not used. Packed weights are the same bytes at every
-//! level, so one copy serves all.
+//! level, so one copy serves all. A file that is no copy is never replaced by one.
 
-use crate::cli::output::{AtomicFile, OutputError};
 use crate::gguf::Map;
+use crate::output::{AtomicFile, OutputError};
 use emel_kernels::{Kernels, PACKED_ALIGN, PackError, PackedMatrix, SharedBytes, WeightType};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The version of the packed formats and of this file's own. A change of either changes it.
@@ -28,6 +28,8 @@ pub const PACKED_FORMAT: u32 = 1;
 const MAGIC: &[u8; 8] = b"EMELPACK";
 /// Magic and length of the header.
 const PREFIX: usize = 16;
+/// The longest header that is read: ten times what a model of ten thousand matrices needs.
+const MAX_HEADER: usize = 16 << 20;
 /// What data starts at a multiple of: a page.
 const PAGE: usize = 4096;
 
@@ -113,6 +115,8 @@ struct Entry {
 /// An open packed copy.
 pub(crate) struct PackedCopy {
     map: SharedBytes,
+    /// The same.
+    mapped: Arc<Mapped>,
     /// Where the data starts.
     data: usize,
     entries: HashMap<String, Entry>,
@@ -136,6 +140,7 @@ fn data_start(header: usize) -> Option<usize> {
 
 impl PackedCopy {
     /// Maps the file at `place`, whole, and reads its header.
+    /// Its pages come as they are touched, or with [`PackedCopy::populate`].
     pub(crate) fn open(place: &PackedPlace) -> Result<PackedCopy, PackedError> {
         let missing = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => PackedError::Missing,
@@ -151,13 +156,19 @@ impl PackedCopy {
         if header.model != place.model {
             return Err(PackedError::Model);
         }
-        map.populate();
         let tensors = header.tensors.into_iter();
+        let map = Arc::new(Mapped(map));
         Ok(PackedCopy {
-            map: Arc::new(Mapped(map)),
+            map: Arc::clone(&map) as SharedBytes,
+            mapped: map,
             data,
             entries: tensors.map(|entry| (entry.name.clone(), entry)).collect(),
         })
+    }
+
+    /// Reads what is mapped, so that no product waits for a page. Advice only.
+    pub(crate) fn populate(&self) {
+        self.mapped.0.populate();
     }
 
     /// The matrix of this name, type and shape.
@@ -199,8 +210,14 @@ fn header(bytes: &[u8]) -> Result<(Header, usize), PackedError> {
     let mut length = [0; 8];
     length.copy_from_slice(&prefix[MAGIC.len()..]);
     let length = usize::try_from(u64::from_le_bytes(length)).ok();
-    let text = length.and_then(|length| rest.get(..length));
+    let length = length.unwrap_or(usize::MAX);
+    let text = rest.get(..length);
     let text = text.ok_or_else(|| foreign("it ends within its header"))?;
+    if length > MAX_HEADER {
+        return Err(foreign("its header is too long"));
+    }
+    // A copy: text must stay what it was checked to be, whatever becomes of the file.
+    let text = &text.to_vec()[..];
     let wrong = |error: serde_json::Error| PackedError::Foreign(format!("header: {error}"));
     let Version { format } = serde_json::from_slice(text).map_err(wrong)?;
     if format != PACKED_FORMAT {
@@ -209,6 +226,28 @@ fn header(bytes: &[u8]) -> Result<(Header, usize), PackedError> {
     let header: Header = serde_json::from_slice(text).map_err(wrong)?;
     let data = data_start(text.len()).ok_or_else(|| foreign("its header is too long"))?;
     Ok((header, data))
+}
+
+/// Refuses a path at which there is something that is no copy: it is somebody's.
+fn may_be_written(path: &Path) -> io::Result<()> {
+    let refuse = |what: &str| {
+        let problem = format!("{what} is in its place; remove it");
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, problem))
+    };
+    let found = match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !found.is_file() {
+        return refuse("something that is no regular file");
+    }
+    let mut magic = Vec::new();
+    let file = File::open(path)?;
+    file.take(MAGIC.len() as u64).read_to_end(&mut magic)?;
+    match magic.is_empty() || magic == MAGIC {
+        true => Ok(()),
+        false => refuse("a file that is no packed copy"),
+    }
 }
 
 /// Writes a copy of `matrices` to `place` and tells its size. The file is there whole or not at all.
@@ -240,7 +279,9 @@ pub(crate) fn keep<'m>(
         source,
     };
     let text = serde_json::to_vec(&header).map_err(|error| fail(error.into()))?;
-    let data = data_start(text.len()).ok_or_else(|| fail(io::ErrorKind::FileTooLarge.into()))?;
+    let data = data_start(text.len()).filter(|_| text.len() <= MAX_HEADER);
+    let data = data.ok_or_else(|| fail(io::ErrorKind::FileTooLarge.into()))?;
+    may_be_written(&place.path).map_err(fail)?;
     let mut file = AtomicFile::create(&place.path)?;
     file.write(MAGIC)?;
     file.write(&(text.len() as u64).to_le_bytes())?;
@@ -286,6 +327,7 @@ mod tests {
             &endless,
             &bytes("{\"format\":1}"),
             &bytes("not JSON"),
+            &bytes(&format!("{}{good}", " ".repeat(MAX_HEADER))),
             b"GGUF0000000000000000000000000000",
         ];
         for bad in damaged {

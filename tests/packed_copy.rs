@@ -6,6 +6,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A folder of its own with a link to a model, removed at the end.
 struct Folder(PathBuf);
@@ -111,9 +112,8 @@ fn what_is_no_copy_of_the_model_is_told_and_made_anew() {
         bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
         bytes
     };
-    let bad: [(&str, Vec<u8>); 9] = [
+    let bad: [(&str, Vec<u8>); 8] = [
         ("it is not a packed copy", vec![]),
-        ("it is not a packed copy", b"GGUF".to_vec()),
         ("ends within its header", good[..200].to_vec()),
         ("was given 0 bytes", good[..good.len() / 2].to_vec()),
         (
@@ -165,15 +165,34 @@ fn a_model_that_changed_has_no_copy_any_more() {
 }
 
 #[test]
-fn a_copy_that_cannot_be_made_is_no_failure() {
+fn what_is_in_a_copy_s_place_stays_and_is_no_failure() {
     let (folder, model, copy) = Folder::with(common::SMOLLM2);
+    let plain = run(&model, &[]).0;
+    let refused = || {
+        let (sums, said) = run(&model, PACKED);
+        assert_eq!(sums, plain);
+        assert!(
+            said.len() == 2 && said[1].contains("no packed copy is kept"),
+            "{said:?}"
+        );
+    };
     fs::create_dir(&copy).expect("a folder");
+    refused();
+    fs::remove_dir(&copy).expect("the folder");
+    let made = Command::new("mkfifo").arg(&copy).status();
+    assert!(made.expect("mkfifo").success());
+    refused();
+    fs::remove_file(&copy).expect("the pipe");
+    fs::write(&copy, "EMEL's notes").expect("a file");
+    refused();
+    assert_eq!(fs::read(&copy).expect("the file"), b"EMEL's notes");
+    fs::remove_file(&copy).expect("the file");
+    symlink("elsewhere", &copy).expect("a link");
     let (sums, said) = run(&model, PACKED);
-    assert_eq!(sums, run(&model, &[]).0);
-    assert!(
-        said.len() == 2 && said[1].contains("no packed copy is kept"),
-        "{said:?}"
-    );
+    assert_eq!(sums, plain);
+    assert!(said.len() == 1 && said[0].contains("remove it"), "{said:?}");
+    fs::remove_file(&copy).expect("the link");
+    fs::create_dir(&copy).expect("a folder");
     assert_eq!(folder.names(), ["model.gguf", "model.gguf.emel-packed"]);
     let quiet = ["--packed-cache", "--log-verbosity", "1"];
     assert_eq!(run(&model, &quiet).1, Vec::<String>::new());

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use emel::bench::protocol::{Force, Forced, Load, Loaded, Ran, Run, StopRule, TensorPlace};
-use emel::cli::output::AtomicFile;
 use emel::gguf::Gguf;
 use emel::model::{self, Point};
+use emel::output::AtomicFile;
 use emel::sampling::argmax;
 use emel::trace::TraceHeader;
 use emel::trace::checksum::{Checksums, Fnv64};

@@ -1,8 +1,8 @@
 //! Why a request cannot be met. Each becomes an answer `{"error": "..."}`.
 
-use emel::cli::output::OutputError;
 use emel::gguf::GgufError;
 use emel::model::ModelError;
+use emel::output::OutputError;
 use emel::sampling::SampleError;
 use emel::tokenizer::TokenizerError;
 

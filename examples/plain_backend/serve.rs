@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use emel::bench::protocol::{Answer, Request};
-use emel::cli::output::remove_unfinished;
+use emel::output::remove_unfinished;
 use serde::Serialize;
 
 use crate::engine::Engine;

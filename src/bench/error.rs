@@ -8,8 +8,8 @@ use super::synth::SynthError;
 use super::validate::SchemaError;
 use super::workload::WorkloadError;
 use crate::cli::exit::Exit;
-use crate::cli::output::OutputError;
 use crate::engine::EngineError;
+use crate::output::OutputError;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use super::BenchError;
 use super::backend::BackendManifest;
 use super::report::{Align, Format, Grid};
 use super::workload::{Library, LibraryArgs, Selection, Workload, cache_folder};
-use crate::cli::output::is_closed_pipe;
+use crate::output::is_closed_pipe;
 
 /// Shows workloads, models and backends.
 #[derive(Clone, Debug, clap::Args)]

@@ -14,7 +14,7 @@ use super::BenchError;
 use super::records::read::{for_each_line, syntax};
 use super::records::{Fault, Record, RecordError, Status};
 use super::report::{Group, Metric, groups};
-use crate::cli::output::AtomicFile;
+use crate::output::AtomicFile;
 
 /// How far a ratio may fall, as a part of it, unless a row says otherwise.
 pub const DEFAULT_TOLERANCE: f64 = 0.10;

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use emel::cli::exit::Exit;
-use emel::cli::output::is_closed_pipe;
+use emel::output::is_closed_pipe;
 use emel::run::args::{Parsed, parse};
 use emel::run::{session, show};
 

@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use sha2::{Digest, Sha256};
 
 use super::digest::sha256_files;
-use super::output::AtomicFile;
+use crate::output::AtomicFile;
 
 /// A file that cannot be read for its digest.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +67,25 @@ fn identity(place: &Path, metadata: &Metadata) -> String {
     let changed = metadata.modified().ok();
     let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let nanoseconds = changed.map_or(0, |time| time.as_nanos());
-    format!("{} {nanoseconds} {}", metadata.len(), place.display())
+    let own = own_identity(metadata);
+    format!("{} {nanoseconds} {own} {}", metadata.len(), place.display())
+}
+
+/// What tells a file from another that took its name, size and time of change.
+#[cfg(unix)]
+fn own_identity(metadata: &Metadata) -> String {
+    use std::os::unix::fs::MetadataExt;
+    let (seconds, nanoseconds) = (metadata.ctime(), metadata.ctime_nsec());
+    format!(
+        "{}:{} {seconds}.{nanoseconds:09}",
+        metadata.dev(),
+        metadata.ino()
+    )
+}
+
+#[cfg(not(unix))]
+fn own_identity(_: &Metadata) -> String {
+    "-".to_owned()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -10,7 +10,7 @@ use signal_hook::iterator::Signals;
 
 use super::children::end_all;
 use super::exit::Exit;
-use super::output::remove_unfinished;
+use crate::output::remove_unfinished;
 
 /// Shared between the signal's thread and the run.
 #[derive(Clone, Debug, Default)]

@@ -1,7 +1,7 @@
 //! What the three programs share at their edge: how they end ([`exit`]), hear signals
-//! ([`interrupt`]), end what they started ([`children`]), say things ([`message`]), write files
-//! ([`output`]), show progress ([`progress`]), name a file by its [`digest`] (which [`digests`]
-//! remembers) and keep packed copies of models ([`packed`]).
+//! ([`interrupt`]), end what they started ([`children`]), say things ([`message`]), show progress
+//! ([`progress`]), name a file by its [`digest`] (which [`digests`] remembers) and keep packed copies
+//! of models ([`packed`]).
 
 pub mod children;
 pub mod digest;
@@ -9,6 +9,5 @@ pub mod digests;
 pub mod exit;
 pub mod interrupt;
 pub mod message;
-pub mod output;
 pub mod packed;
 pub mod progress;

@@ -38,6 +38,15 @@ pub fn place(model: &Path, progress: impl FnMut(u64)) -> Result<PackedPlace, Dig
     })
 }
 
+/// Bytes that [`place`] reads of the model at `model`, if it reads any.
+#[must_use]
+pub fn size(model: &Path) -> u64 {
+    let sizes = shards(model).into_iter().map(|shard| shard.metadata());
+    sizes
+        .map(|found| found.map_or(0, |found| found.len()))
+        .sum()
+}
+
 /// The model's files: of a split one, which its name tells, all shards.
 fn shards(model: &Path) -> Vec<PathBuf> {
     let name = model.to_string_lossy();

@@ -8,11 +8,11 @@ use crate::bench::backend::{BackendError, ManifestError};
 use crate::bench::records::RecordError;
 use crate::bench::workload::WorkloadError;
 use crate::cli::exit::Exit;
-use crate::cli::output::OutputError;
 use crate::engine::EngineError;
 use crate::gguf::GgufError;
 use crate::model::ModelError;
 use crate::oracle::OracleError;
+use crate::output::OutputError;
 use crate::tokenizer::TokenizerError;
 use crate::trace::TraceError;
 

@@ -354,7 +354,9 @@ impl LoadStateMachineContext for Context<'_> {
                     let name = &tensors[shape.id.index()].name;
                     copy.matrix(kernels, name, shape.ty, [shape.rows, shape.cols])
                 };
-                shapes.iter().map(matrix).collect::<Result<Vec<_>, _>>()
+                let matrices = shapes.iter().map(matrix).collect::<Result<Vec<_>, _>>()?;
+                copy.populate();
+                Ok(matrices)
             });
             load.found.copy = Some(opened);
             Ok(())

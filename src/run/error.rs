@@ -6,8 +6,8 @@ use super::tokenize::TokenizeError;
 use crate::chat::ChatError;
 use crate::cli::digests::DigestError;
 use crate::cli::exit::Exit;
-use crate::cli::output::{OutputError, is_closed_pipe};
 use crate::engine::EngineError;
+use crate::output::{OutputError, is_closed_pipe};
 use crate::sampling::ConfigError;
 use crate::tokenizer::TokenizerError;
 

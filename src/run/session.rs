@@ -1,7 +1,6 @@
 //! A run of `emel-run`: finds and loads the model, then completes a text or holds a conversation.
 
 use std::cell::RefCell;
-use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -20,13 +19,13 @@ use super::timings::{Drafts, Timings};
 use super::tokenize::{self, write_pieces};
 use crate::cli::digest::sha256_files;
 use crate::cli::interrupt::Interrupt;
-use crate::cli::output::AtomicFile;
 use crate::cli::packed;
 use crate::cli::progress::{PATIENCE, Progress, Step, Unit};
 use crate::engine::{
     Engine, Event, ExecutionPolicy, Generator, LoadOptions, Observer, RoutePolicy, Session,
     SpeculationPolicy, StopReason,
 };
+use crate::output::AtomicFile;
 use crate::packed::PackedPlace;
 use crate::sampling::{DryBreakers, Sampler, SamplerConfig};
 use crate::tokenizer::{EncodeOptions, Tokenizer};
@@ -260,11 +259,11 @@ fn packed_place(
     progress: Progress,
 ) -> Result<Option<PackedPlace>, RunError> {
     // A model that is not there is the load's to tell.
-    let file = model.metadata().ok().filter(fs::Metadata::is_file);
-    let Some(file) = file.filter(|_| config.packed_cache) else {
+    let is_file = model.metadata().is_ok_and(|found| found.is_file());
+    if !(is_file && config.packed_cache) {
         return Ok(None);
-    };
-    let step = progress.step("digest", Unit::Bytes, file.len(), PATIENCE);
+    }
+    let step = progress.step("digest", Unit::Bytes, packed::size(model), PATIENCE);
     Ok(Some(packed::place(model, |done| step.set(done))?))
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::cli::output::{AtomicFile, OutputError, is_closed_pipe};
+use crate::output::{AtomicFile, OutputError, is_closed_pipe};
 use crate::trace::checksum::Checksums;
 
 /// What writing text came to.

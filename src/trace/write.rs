@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::{SCHEMA, TraceHeader};
-use crate::cli::output::{AtomicFile, OutputError};
+use crate::output::{AtomicFile, OutputError};
 
 /// A trace being written. The file appears at [`finish`](TraceWriter::finish); dropped before
 /// that, it leaves nothing.

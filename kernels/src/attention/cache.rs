@@ -176,8 +176,8 @@ impl CacheShape {
 
 /// Keys and values of one layer, in blocks of [`BLOCK`] positions.
 ///
-/// Block after block, those past the last one that is held again from the beginning on: the block's keys, `[n_kv_heads]` parts, then its values. A part is the steps
-/// of its 64 positions as `f32`, then the numbers: of keys `[head_dim_k][64]`, the first rounded up to
+/// Block after block, those past the last one that is held again from the beginning on: the block's
+/// keys, `[n_kv_heads]` parts, then its values. A part is the steps of its 64 positions as `f32`, then the numbers: of keys `[head_dim_k][64]`, the first rounded up to
 /// two with zeros, of values `[64][head_dim_v]`, the last rounded up to sixteen. Behind the numbers of
 /// a [`CacheType::Q8_0`] part come its scales, `[head_dim / 32][64]`. Memory is
 /// reserved at once and takes real pages as positions are stored, so that a short text takes few,
@@ -238,7 +238,8 @@ impl LayerCache {
         self.data.bytes()
     }
 
-    /// The number of positions there is room for: `n_ctx` rounded up to whole blocks.
+    /// The number of positions there are: `n_ctx` rounded up to whole blocks. The last
+    /// [`CacheShape::n_held`] that were stored are held.
     pub fn capacity(&self) -> usize {
         self.shape.n_blocks() * BLOCK
     }

@@ -18,7 +18,8 @@ use crate::level::Kernels;
 pub struct AttentionInput<'a> {
     /// `[tokens, n_head, head_dim_k]`, after rope.
     pub q: &'a [f32],
-    /// The layer's cache, with the tokens' own positions stored.
+    /// The layer's cache, with the tokens' own positions stored, and what they see before them
+    /// still held ([`LayerCache::first_held`]).
     pub cache: &'a LayerCache,
     /// The first token's position; the others follow.
     pub pos0: usize,
@@ -347,8 +348,8 @@ impl<'a, R: CacheReading> AttentionJob<'a, R> {
     ///
     /// # Panics
     ///
-    /// When the shapes disagree, a position is beyond the cache's capacity, or the workspace is
-    /// too small.
+    /// When the shapes disagree, a position is beyond the cache's capacity, the tokens see more
+    /// positions than it holds at once, or the workspace is too small.
     pub fn new(
         kernels: Kernels,
         input: AttentionInput<'a>,

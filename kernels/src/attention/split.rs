@@ -65,7 +65,7 @@ impl<'a> AttentionSplitJob<'a> {
     /// # Panics
     ///
     /// When `input` has another number of tokens, the shapes disagree, the position is beyond
-    /// the cache's capacity, or the workspace is too small.
+    /// the cache's capacity or sees more than it holds at once, or the workspace is too small.
     pub fn new(
         kernels: Kernels,
         input: AttentionInput<'a>,

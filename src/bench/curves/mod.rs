@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use super::BenchError;
 use super::records::read_records;
 use crate::cli::message::tell;
-use crate::cli::output::{AtomicFile, is_closed_pipe};
+use crate::output::{AtomicFile, is_closed_pipe};
 
 /// Draws how times grow with lengths, depths and sizes.
 #[derive(Clone, Debug, clap::Args)]

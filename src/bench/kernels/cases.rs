@@ -174,7 +174,8 @@ fn attentions() -> Vec<Shape> {
             tokens,
         })
     };
-    of(BATCH, BATCH).chain(of(DEPTH, 1)).collect()
+    let prompt = of(BATCH, BATCH).chain(of(DEPTH, BATCH));
+    prompt.chain(of(DEPTH, 1)).collect()
 }
 
 fn norms() -> Vec<Shape> {
@@ -212,7 +213,8 @@ impl Shape {
             } => {
                 let kind = match tokens {
                     1 => format!("decode at {depth}"),
-                    n => format!("prefill {n}"),
+                    n if n == depth => format!("prefill {n}"),
+                    n => format!("prefill {n} at {depth}"),
                 };
                 format!("attention {kind} {n_head}/{n_head_kv}x{head_dim}")
             }
@@ -359,6 +361,7 @@ mod tests {
             "gemm512 q4_1 1536x576",
             "gemm512 q6_k 9728x2560",
             "attention prefill 512 9/3x64",
+            "attention prefill 512 at 4096 16/8x128",
             "attention decode at 4096 4/1x256",
             "rms_norm 1x1024",
         ] {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::read::for_each_line;
 use super::{Record, RecordError, parse_line};
 use crate::bench::BenchError;
-use crate::cli::output::AtomicFile;
+use crate::output::AtomicFile;
 
 /// A file of records in the making. It takes its place at [`commit`](RecordFile::commit); until
 /// then what was there before stays.

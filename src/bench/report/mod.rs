@@ -20,7 +20,7 @@ use super::records::{Record, Status, read_records};
 use super::snapshot::SnapshotArgs;
 use super::targets;
 use super::workload::LibraryArgs;
-use crate::cli::output::is_closed_pipe;
+use crate::output::is_closed_pipe;
 
 /// Shows recorded measurements.
 #[derive(Clone, Debug, clap::Args)]

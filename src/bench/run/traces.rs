@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::cli::output::OutputError;
+use crate::output::OutputError;
 
 /// How a trace's name ends.
 const ENDING: &str = ".tokens.txt";

@@ -3,10 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::cli::output::OutputError;
 use crate::gguf::write::WriteError;
 use crate::gguf::{GgufError, TensorType};
 use crate::model::quantize::UnevenValues;
+use crate::output::OutputError;
 use crate::tokenizer::TokenizerError;
 
 /// Why a synthetic model could not be written. Whatever was at its place before is untouched.

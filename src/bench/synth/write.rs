@@ -12,10 +12,10 @@ use super::SynthSpec;
 use super::error::SynthError;
 use super::layout::{self, Tensor, Values};
 use super::vocabulary;
-use crate::cli::output::{AtomicFile, OutputError};
 use crate::gguf::write::{GgufWriter, WriteError};
 use crate::model::quantize::Quantizer;
 use crate::model::testing::Random;
+use crate::output::{AtomicFile, OutputError};
 
 /// What one thread encodes before its bytes are written.
 const PIECE_BYTES: u64 = 4 << 20;

@@ -118,9 +118,7 @@ fn print_line(text: &str) -> Result<(), BenchError> {
     use std::io::Write;
     let written = writeln!(std::io::stdout().lock(), "{text}");
     match written {
-        Err(error) if !crate::cli::output::is_closed_pipe(&error) => {
-            Err(BenchError::Streams(error))
-        }
+        Err(error) if !crate::output::is_closed_pipe(&error) => Err(BenchError::Streams(error)),
         _ => Ok(()),
     }
 }

@@ -9,8 +9,8 @@ use std::ops::RangeInclusive;
 
 use super::super::protocol::{Force, Forced, TensorPlace};
 use super::model::{Model, WorkerError, taken};
-use crate::cli::output::AtomicFile;
 use crate::engine::{EngineError, Generator, Output, Prompt};
+use crate::output::AtomicFile;
 use crate::tokenizer::TokenId;
 
 /// A request that asks for nothing that can be done.

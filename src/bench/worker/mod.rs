@@ -25,7 +25,7 @@ use serde::Serialize;
 use super::kernels::KernelBench;
 use super::protocol::{Answer, Request};
 use super::{BenchError, machines};
-use crate::cli::output::remove_unfinished;
+use crate::output::remove_unfinished;
 
 /// The longest request that is read.
 const MAX_REQUEST_BYTES: u64 = 64 << 20;

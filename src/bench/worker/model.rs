@@ -13,12 +13,12 @@ use super::options::{Options, OptionsError};
 use super::record::Record;
 use super::taps::Taps;
 use crate::cli::digests::DigestError;
-use crate::cli::output::OutputError;
 use crate::cli::packed;
 use crate::engine::{
     Counters, Engine, EngineError, Generator, Limits, LoadOptions, Output, Prompt, Session, Step,
     StopReason,
 };
+use crate::output::OutputError;
 use crate::packed::PackedPlace;
 use crate::run::session::NUMERICS;
 use crate::sampling::{ConfigError, Sampler, SamplerConfig};

@@ -241,6 +241,10 @@ impl Workload {
                 "must name each phase once, at least one".to_owned(),
             );
         }
+        if self.packed_cache == Some(true) && self.process != ProcessRule::Cold {
+            // The process that makes a copy does not run from it.
+            return fail("packed_cache", "needs `\"process\": \"cold\"`".to_owned());
+        }
         if let Some(Err(error)) = self.isa.as_ref().map(|name| name.parse::<Level>()) {
             return fail("isa", error.to_string());
         }

@@ -193,6 +193,11 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
     ("[\"hello\"]", "[\"a b\"]", &["v1.json:16: suites: "]),
     (
         "null\n}",
+        "null,\n  \"packed_cache\": true\n}",
+        &["v1.json:18: packed_cache: needs `\"process\": \"cold\"`"],
+    ),
+    (
+        "null\n}",
         "null,\n  \"isa\": \"mmx\"\n}",
         &["v1.json:18: isa: ", "mmx"],
     ),

@@ -22,7 +22,7 @@ use super::determinism::Matrix;
 use super::error::CompareError;
 use super::report::Report;
 use crate::cli::exit::Exit;
-use crate::cli::output::{AtomicFile, is_closed_pipe};
+use crate::output::{AtomicFile, is_closed_pipe};
 use page::Page;
 
 /// How a report is shown; to be flattened into a command's arguments.

@@ -61,3 +61,44 @@ fn shared_bytes_that_do_not_fit_are_refused() {
         Err(PackError::ReadOnly)
     ));
 }
+
+/// FNV-1a, 64 bits.
+fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+/// Packed copies on disk hold these bytes: who changes them raises the version in src/packed.rs
+/// (`PACKED_FORMAT`) with them.
+#[test]
+fn packed_bytes_are_those_of_format_1() {
+    let mut rng = Rng(12);
+    let found = WeightType::ALL.map(|ty| {
+        let (rows, k) = (35, 512);
+        let n = rows * (k / ty.block_len());
+        let src = blocks::random(&mut rng, ty, n, Values::Random, Scales::Usual);
+        (
+            ty.name(),
+            digest(packed(levels()[0], ty, rows, k, &src).data()),
+        )
+    });
+    let wanted = [
+        ("F32", 0x7b05_7419_e27d_377e),
+        ("F16", 0xfcd1_c6ee_a60b_bfa6),
+        ("BF16", 0x0eb8_1d49_0f88_34a2),
+        ("Q4_0", 0xd782_47f1_13f1_9af4),
+        ("Q4_1", 0x4b22_82d1_bfb0_6376),
+        ("Q5_0", 0x85de_3d46_60c5_67d7),
+        ("Q5_1", 0xdc80_1520_edfe_983c),
+        ("Q8_0", 0x444c_59a5_bac4_4a15),
+        ("Q2_K", 0x8431_02cb_8ce9_f979),
+        ("Q3_K", 0xa856_dada_2271_7aeb),
+        ("Q4_K", 0x7175_e631_2fdc_07ea),
+        ("Q5_K", 0xc0e5_daf8_d602_825b),
+        ("Q6_K", 0x21d7_0f42_7171_8e51),
+        ("IQ4_NL", 0x3477_5f09_f0a3_8207),
+        ("IQ4_XS", 0x6135_9029_0196_7d4a),
+    ];
+    assert_eq!(found, wanted);
+}
