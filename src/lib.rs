@@ -10,6 +10,7 @@ pub mod chat;
 pub mod cli;
 pub mod compare;
 pub mod engine;
+pub mod file_identity;
 pub mod gguf;
 pub mod model;
 pub mod oracle;

@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -102,11 +103,9 @@ impl AtomicFile {
                 file: BufWriter::new(file),
             });
         }
-        let temp = temp_name(&place);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&temp)?;
+        let (temp, file) = create_temp(&place)?;
+        // Tells who looks for what was abandoned; where locks are unknown, nobody finds any.
+        let _ = file.lock();
         unfinished().push(temp.clone());
         // From here on, dropping `out` removes the file.
         let out = AtomicFile {
@@ -169,6 +168,59 @@ impl Drop for AtomicFile {
     }
 }
 
+/// A new file under a name that none has: one of a process that was killed, and had the same id,
+/// stays where it is.
+fn create_temp(place: &Path) -> io::Result<(PathBuf, File)> {
+    loop {
+        let temp = temp_name(place);
+        let file = OpenOptions::new().write(true).create_new(true).open(&temp);
+        match file {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (),
+            file => return Ok((temp, file?)),
+        }
+    }
+}
+
+/// How long an unfinished file is left alone, since it may just have been made.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// Removes unfinished files for `path` that processes left which were killed: those that nobody has
+/// locked. What cannot be read or removed stays.
+pub fn remove_abandoned(path: &Path) {
+    let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let mut begins = OsString::from(".");
+    begins.push(place.file_name().unwrap_or_default());
+    begins.push(".");
+    let begins = begins.to_string_lossy();
+    let folder = place
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let entries = fs::read_dir(folder.unwrap_or(Path::new(".")));
+    for entry in entries.into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let number = name
+            .strip_prefix(&*begins)
+            .and_then(|rest| rest.strip_suffix(".tmp"));
+        let is_ours = number.is_some_and(|number| {
+            let mut parts = number.splitn(2, '-');
+            let mut next = || parts.next().is_some_and(|part| part.parse::<u64>().is_ok());
+            next() && next()
+        });
+        let is_old = || {
+            let found = entry.metadata().ok().filter(fs::Metadata::is_file);
+            let changed = found.and_then(|found| found.modified().ok());
+            changed
+                .and_then(|time| time.elapsed().ok())
+                .is_some_and(|age| age > YOUNG)
+        };
+        let is_free = || File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+        if is_ours && is_old() && is_free() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 /// A hidden name in the same folder, so that the move is one rename. The process id and a
 /// count keep two runs, and two files of one run, apart.
 fn temp_name(place: &Path) -> PathBuf {
@@ -209,6 +261,63 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
+    }
+
+    #[test]
+    fn what_was_abandoned_is_removed_and_what_is_being_written_is_not() {
+        let folder = Folder::new("abandoned");
+        let place = folder.0.join("out");
+        let old = std::time::SystemTime::now() - 2 * YOUNG;
+        let leave = |name: &str, time| {
+            let file = File::create(folder.0.join(name)).unwrap();
+            file.set_modified(time).unwrap();
+        };
+        leave(".out.12345-0.tmp", old);
+        for name in [
+            ".out.1-2-3.tmp",
+            ".out.x-0.tmp",
+            ".other.1-0.tmp",
+            "out.1-0.tmp",
+        ] {
+            leave(name, old);
+        }
+        leave(".out.12346-0.tmp", std::time::SystemTime::now());
+        let file = AtomicFile::create(&place).unwrap();
+        let temp = file.temp.clone().unwrap();
+        File::options()
+            .write(true)
+            .open(&temp)
+            .unwrap()
+            .set_modified(old)
+            .unwrap();
+        let before = folder.names();
+        remove_abandoned(&place);
+        let after = folder.names();
+        let gone: Vec<_> = before.iter().filter(|name| !after.contains(name)).collect();
+        assert_eq!(gone, [".out.12345-0.tmp"]);
+        file.commit().unwrap();
+        assert!(place.exists() && !temp.exists());
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_passed_over() {
+        let folder = Folder::new("taken");
+        let place = folder.0.join("out");
+        let (first, _) = create_temp(&place).unwrap();
+        let name = first.file_name().unwrap().to_string_lossy().into_owned();
+        let count: u64 = name
+            .split(['-', '.'])
+            .rev()
+            .nth(1)
+            .unwrap()
+            .parse()
+            .unwrap();
+        for next in count + 1..count + 50 {
+            let taken = name.replace(&format!("-{count}."), &format!("-{next}."));
+            File::create(folder.0.join(taken)).unwrap();
+        }
+        AtomicFile::create(&place).unwrap().commit().unwrap();
+        assert!(place.exists());
     }
 
     #[test]

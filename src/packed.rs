@@ -3,18 +3,20 @@
 //! processes map is in memory once.
 //!
 //! ```text
-//! "EMELPACK", the header's length (u64, little-endian), the header (JSON), zeros, data from a
-//! multiple of 4096 on
+//! "EMELPACK", the header's length (u64, little-endian), its SHA-256, the header (JSON), zeros,
+//! data from a multiple of 4096 on
 //! ```
 //!
 //! The header names the format's version, the model by its digest and each tensor with type, shape and
 //! place. A copy of another version or model is not used. Packed weights are the same bytes at every
-//! level, so one copy serves all. A file that is no copy is never replaced by one.
+//! level, so one copy serves all; they are trusted as the model's own are. A file that is no copy is never replaced by one.
 
+use crate::file_identity::FileIdentity;
 use crate::gguf::Map;
-use crate::output::{AtomicFile, OutputError};
+use crate::output::{AtomicFile, OutputError, remove_abandoned};
 use emel_kernels::{Kernels, PACKED_ALIGN, PackError, PackedMatrix, SharedBytes, WeightType};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -23,11 +25,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The version of the packed formats and of this file's own. A change of either changes it.
-pub const PACKED_FORMAT: u32 = 1;
+pub const PACKED_FORMAT: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"EMELPACK";
-/// Magic and length of the header.
-const PREFIX: usize = 16;
+/// Magic, length and digest of the header.
+const PREFIX: usize = 16 + 32;
 /// The longest header that is read: ten times what a model of ten thousand matrices needs.
 const MAX_HEADER: usize = 16 << 20;
 /// What data starts at a multiple of: a page.
@@ -40,6 +42,15 @@ pub struct PackedPlace {
     pub path: PathBuf,
     /// The model's SHA-256, as hex digits (of a split model the shards', joined by `+`).
     pub model: String,
+    /// The model's files as they were when they had that digest.
+    pub files: Vec<FileIdentity>,
+}
+
+impl PackedPlace {
+    /// Whether the model's files are still those that have the digest.
+    fn is_current(&self) -> bool {
+        self.files.iter().all(FileIdentity::is_current)
+    }
 }
 
 /// Why a file is not used as a packed copy.
@@ -63,6 +74,9 @@ pub enum PackedError {
     /// It is another model's.
     #[error("it was made of another model, or of this file before it changed")]
     Model,
+    /// The model may not be the one that was read for its digest.
+    #[error("the model has changed since its digest was taken; start again")]
+    Changed,
     /// It does not have a tensor as the model has it.
     #[error("it does not hold tensor '{0}' as the model has it")]
     Tensor(String),
@@ -156,6 +170,9 @@ impl PackedCopy {
         if header.model != place.model {
             return Err(PackedError::Model);
         }
+        if !place.is_current() {
+            return Err(PackedError::Changed);
+        }
         let tensors = header.tensors.into_iter();
         let map = Arc::new(Mapped(map));
         Ok(PackedCopy {
@@ -207,8 +224,9 @@ fn header(bytes: &[u8]) -> Result<(Header, usize), PackedError> {
         .split_at_checked(PREFIX)
         .filter(|(prefix, _)| prefix.starts_with(MAGIC))
         .ok_or_else(|| foreign("it does not begin with EMELPACK"))?;
+    let (length_bytes, digest) = prefix[MAGIC.len()..].split_at(8);
     let mut length = [0; 8];
-    length.copy_from_slice(&prefix[MAGIC.len()..]);
+    length.copy_from_slice(length_bytes);
     let length = usize::try_from(u64::from_le_bytes(length)).ok();
     let length = length.unwrap_or(usize::MAX);
     let text = rest.get(..length);
@@ -218,6 +236,9 @@ fn header(bytes: &[u8]) -> Result<(Header, usize), PackedError> {
     }
     // A copy: text must stay what it was checked to be, whatever becomes of the file.
     let text = &text.to_vec()[..];
+    if Sha256::digest(text)[..] != *digest {
+        return Err(foreign("its header has another digest"));
+    }
     let wrong = |error: serde_json::Error| PackedError::Foreign(format!("header: {error}"));
     let Version { format } = serde_json::from_slice(text).map_err(wrong)?;
     if format != PACKED_FORMAT {
@@ -282,15 +303,20 @@ pub(crate) fn keep<'m>(
     let data = data_start(text.len()).filter(|_| text.len() <= MAX_HEADER);
     let data = data.ok_or_else(|| fail(io::ErrorKind::FileTooLarge.into()))?;
     may_be_written(&place.path).map_err(fail)?;
+    remove_abandoned(&place.path);
     let mut file = AtomicFile::create(&place.path)?;
     file.write(MAGIC)?;
     file.write(&(text.len() as u64).to_le_bytes())?;
+    file.write(&Sha256::digest(&text))?;
     file.write(&text)?;
     file.write(&vec![0; data - PREFIX - text.len()])?;
     for (_, matrix) in matrices {
         let padded = matrix.packed_bytes().next_multiple_of(PACKED_ALIGN);
         file.write(matrix.data())?;
         file.write(&[0; PACKED_ALIGN][..padded - matrix.packed_bytes()])?;
+    }
+    if !place.is_current() {
+        return Err(fail(io::Error::other(PackedError::Changed)));
     }
     file.commit()?;
     Ok(data as u64 + end)
@@ -303,29 +329,33 @@ mod tests {
     fn bytes(header: &str) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend((header.len() as u64).to_le_bytes());
+        bytes.extend(Sha256::digest(header));
         bytes.extend(header.as_bytes());
         bytes
     }
 
     #[test]
     fn what_is_no_copy_is_told_from_what_is_another() {
-        let good = r#"{"format":1,"model":"ab","tensors":[]}"#;
+        let good = r#"{"format":2,"model":"ab","tensors":[]}"#;
         let (found, data) = header(&bytes(good)).expect("a header");
         assert_eq!((found.model.as_str(), data), ("ab", PAGE));
-        let newer = bytes(r#"{"format":2,"tensors":"elsewhere"}"#);
+        let newer = bytes(r#"{"format":3,"tensors":"elsewhere"}"#);
         assert!(matches!(
             header(&newer),
-            Err(PackedError::Format { found: 2 })
+            Err(PackedError::Format { found: 3 })
         ));
         let mut endless = bytes(good);
-        endless[MAGIC.len()..PREFIX].fill(0xff);
+        endless[MAGIC.len()..16].fill(0xff);
+        let mut altered = bytes(good);
+        *altered.last_mut().expect("a header") = b' ';
         let whole = bytes(good);
         let damaged = [
             &whole[..0],
             &whole[..PREFIX - 1],
             &whole[..whole.len() - 1],
             &endless,
-            &bytes("{\"format\":1}"),
+            &altered,
+            &bytes("{\"format\":2}"),
             &bytes("not JSON"),
             &bytes(&format!("{}{good}", " ".repeat(MAX_HEADER))),
             b"GGUF0000000000000000000000000000",

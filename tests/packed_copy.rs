@@ -3,6 +3,7 @@
 
 mod common;
 
+use sha2::{Digest, Sha256};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -110,9 +111,12 @@ fn what_is_no_copy_of_the_model_is_told_and_made_anew() {
         let at = at.expect("the header has it");
         let mut bytes = good.clone();
         bytes[at..at + from.len()].copy_from_slice(to.as_bytes());
+        let length = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes")) as usize;
+        let digest = Sha256::digest(&bytes[48..][..length]);
+        bytes[16..48].copy_from_slice(&digest);
         bytes
     };
-    let bad: [(&str, Vec<u8>); 8] = [
+    let bad: [(&str, Vec<u8>); 9] = [
         ("it is not a packed copy", vec![]),
         ("ends within its header", good[..200].to_vec()),
         ("was given 0 bytes", good[..good.len() / 2].to_vec()),
@@ -120,7 +124,12 @@ fn what_is_no_copy_of_the_model_is_told_and_made_anew() {
             "made of another model",
             fs::read(&other_copy).expect("a copy"),
         ),
-        ("it has format 9", edited(r#""format":1"#, r#""format":9"#)),
+        ("it has format 9", edited(r#""format":2"#, r#""format":9"#)),
+        ("header has another digest", {
+            let mut bytes = good.clone();
+            bytes[100] ^= 1;
+            bytes
+        }),
         (
             "as the model has it",
             edited("blk.3.attn_q", "blk.3.attn_x"),

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use emel::cli::exit::Exit;
+use emel::cli::message::tell;
 use emel::output::is_closed_pipe;
 use emel::run::args::{Parsed, parse};
 use emel::run::{session, show};
@@ -24,6 +25,6 @@ fn main() {
 }
 
 fn fail(error: &dyn std::error::Error, exit: Exit) -> Exit {
-    eprintln!("error: {error}");
+    tell(&format!("error: {error}"));
     exit
 }

@@ -1,13 +1,14 @@
 //! Digests of model files, computed once: reading gigabytes before every run would cost more than
 //! many a run.
 
-use std::fs::{self, Metadata};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 use sha2::{Digest, Sha256};
 
 use super::digest::sha256_files;
+use crate::file_identity::FileIdentity;
 use crate::output::AtomicFile;
 
 /// A file that cannot be read for its digest.
@@ -17,7 +18,7 @@ pub struct DigestError {
     /// The file.
     pub path: PathBuf,
     /// What the system said.
-    pub source: std::io::Error,
+    pub source: io::Error,
 }
 
 /// Where EMEL keeps what it can make again: `$EMEL_CACHE_DIR`, else `$XDG_CACHE_HOME/emel`, else
@@ -31,61 +32,52 @@ pub fn cache_folder() -> Option<PathBuf> {
     own.or_else(shared).or_else(home)
 }
 
-/// A file's SHA-256, from `<cache>/sha256` when the file there is for this path, size and time of
-/// change; else computed and kept there. `progress` is told the bytes read so far.
+/// A file's SHA-256, from `<cache>/sha256` when the file there is for this very file, unchanged since;
+/// else computed and kept there. `progress` is told the bytes read so far.
 ///
 /// # Errors
-/// [`DigestError`]. That the cache cannot be written is no error.
+/// [`DigestError`], of a file that changes meanwhile too. That the cache cannot be written is no error.
 pub fn sha256_cached(
     cache: Option<&Path>,
     file: &Path,
     progress: impl FnMut(u64),
 ) -> Result<String, DigestError> {
+    sha256_identified(cache, file, progress).map(|(digest, _)| digest)
+}
+
+/// As [`sha256_cached`], with the file that has the digest.
+///
+/// # Errors
+/// As [`sha256_cached`].
+pub fn sha256_identified(
+    cache: Option<&Path>,
+    file: &Path,
+    progress: impl FnMut(u64),
+) -> Result<(String, FileIdentity), DigestError> {
     let error = |source| DigestError {
         path: file.to_owned(),
         source,
     };
-    let place = fs::canonicalize(file).map_err(error)?;
-    let before = identity(&place, &fs::metadata(&place).map_err(error)?);
-    let kept = cache.map(|cache| cache.join("sha256").join(hex(before.as_bytes())));
-    if let Some(digest) = kept.as_ref().and_then(|kept| recall(kept, &before)) {
-        return Ok(digest);
+    let identity = FileIdentity::of(file).map_err(error)?;
+    let name = |cache: &Path| {
+        cache
+            .join("sha256")
+            .join(hex(identity.to_string().as_bytes()))
+    };
+    let kept = cache.map(name);
+    if let Some(digest) = kept.as_ref().and_then(|kept| recall(kept, &identity)) {
+        return Ok((digest, identity));
     }
-    let digest = sha256_files(std::slice::from_ref(&place), progress).map_err(error)?;
-    // What changed while it was read has no digest worth keeping.
-    let after = identity(&place, &fs::metadata(&place).map_err(error)?);
-    if let Some(kept) = kept
-        && before == after
-    {
+    let place = identity.place().to_path_buf();
+    let digest = sha256_files(&[place], progress).map_err(error)?;
+    if !identity.is_current() {
+        return Err(error(io::Error::other("it changed meanwhile; try again")));
+    }
+    if let Some(kept) = kept {
         // Without it the next run computes the digest again, and nothing else.
-        let _ = keep(&kept, &format!("{digest}\n{before}\n"));
+        let _ = keep(&kept, &format!("{digest}\n{identity}\n"));
     }
-    Ok(digest)
-}
-
-fn identity(place: &Path, metadata: &Metadata) -> String {
-    let changed = metadata.modified().ok();
-    let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let nanoseconds = changed.map_or(0, |time| time.as_nanos());
-    let own = own_identity(metadata);
-    format!("{} {nanoseconds} {own} {}", metadata.len(), place.display())
-}
-
-/// What tells a file from another that took its name, size and time of change.
-#[cfg(unix)]
-fn own_identity(metadata: &Metadata) -> String {
-    use std::os::unix::fs::MetadataExt;
-    let (seconds, nanoseconds) = (metadata.ctime(), metadata.ctime_nsec());
-    format!(
-        "{}:{} {seconds}.{nanoseconds:09}",
-        metadata.dev(),
-        metadata.ino()
-    )
-}
-
-#[cfg(not(unix))]
-fn own_identity(_: &Metadata) -> String {
-    "-".to_owned()
+    Ok((digest, identity))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -93,10 +85,10 @@ fn hex(bytes: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn recall(kept: &Path, identity: &str) -> Option<String> {
+fn recall(kept: &Path, identity: &FileIdentity) -> Option<String> {
     let text = fs::read_to_string(kept).ok()?;
     let (digest, rest) = text.split_once('\n')?;
-    let is_whole = digest.len() == 64 && rest.trim_end_matches('\n') == identity;
+    let is_whole = digest.len() == 64 && rest.trim_end_matches('\n') == identity.to_string();
     is_whole.then(|| digest.to_owned())
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::digests::{DigestError, cache_folder, sha256_cached};
+use super::digests::{DigestError, cache_folder, sha256_identified};
 use crate::gguf::Gguf;
 use crate::packed::{PackedError, PackedPlace, PackedReport};
 
@@ -21,13 +21,15 @@ pub fn place(model: &Path, progress: impl FnMut(u64)) -> Result<PackedPlace, Dig
     let shards = shards(model);
     let cache = cache_folder();
     let mut before = 0;
-    let mut digests = Vec::with_capacity(shards.len());
+    let (mut digests, mut files) = (Vec::new(), Vec::new());
     for shard in &shards {
         let mut read = 0;
-        digests.push(sha256_cached(cache.as_deref(), shard, |done| {
+        let (digest, file) = sha256_identified(cache.as_deref(), shard, |done| {
             read = done;
             progress(before + done);
-        })?);
+        })?;
+        digests.push(digest);
+        files.push(file);
         before += read;
     }
     let mut path = OsString::from(&shards[0]);
@@ -35,6 +37,7 @@ pub fn place(model: &Path, progress: impl FnMut(u64)) -> Result<PackedPlace, Dig
     Ok(PackedPlace {
         path: path.into(),
         model: digests.join("+"),
+        files,
     })
 }
 

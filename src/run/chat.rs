@@ -8,6 +8,7 @@ use super::error::RunError;
 use super::prompt::read_source;
 use super::reply::Replier;
 use crate::chat::{ChatTemplate, Conversation, Message, RenderOptions, needs_bos};
+use crate::cli::message::tell;
 use crate::engine::{EngineError, StopReason};
 use crate::tokenizer::{EncodeOptions, TokenId, Tokenizer};
 
@@ -97,7 +98,7 @@ pub fn converse<W: Write>(
             Input::Regenerate => match conversation.undo() {
                 Some(text) => text,
                 None => {
-                    eprintln!("nothing to regenerate yet");
+                    tell("nothing to regenerate yet");
                     continue;
                 }
             },
@@ -121,7 +122,7 @@ pub fn converse<W: Write>(
         let before = replier.timings;
         let reply = match replier.reply(&ids, false) {
             Err(RunError::Engine(error @ EngineError::PromptTooLong { .. })) if by_hand => {
-                eprintln!("{error}; /clear begins anew");
+                tell(&format!("{error}; /clear begins anew"));
                 conversation.undo();
                 continue;
             }
@@ -131,10 +132,10 @@ pub fn converse<W: Write>(
             return Ok(());
         }
         if config.timings {
-            eprintln!("{}", replier.timings.since(&before).chat_line());
+            tell(&replier.timings.since(&before).chat_line());
         }
         if reply.stop == StopReason::ContextFull {
-            eprintln!("the context is full: /clear begins anew, -c N makes it larger");
+            tell("the context is full: /clear begins anew, -c N makes it larger");
         }
         conversation.replied(&reply.text, "");
     }
@@ -175,14 +176,14 @@ fn read_by_hand(config: &RunConfig, coloured: bool) -> Result<Input, RunError> {
         let mut line = String::new();
         let n_read = match io::stdin().lock().read_line(&mut line) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                eprintln!("{end}that line is not valid UTF-8: type it again");
+                tell(&format!("{end}that line is not valid UTF-8: type it again"));
                 continue;
             }
             read => read.map_err(RunError::Input)?,
         };
         eprint!("{end}");
         if n_read == 0 {
-            eprintln!();
+            tell("");
             return Ok(if message.is_empty() {
                 Input::End
             } else {
@@ -221,11 +222,11 @@ fn read_by_hand(config: &RunConfig, coloured: bool) -> Result<Input, RunError> {
 fn attach(path: &Path, message: &mut String) {
     match read_source(&super::args::Source::Binary(path.to_owned())) {
         Ok(text) => {
-            eprintln!("read {}: {} bytes", path.display(), text.len());
+            tell(&format!("read {}: {} bytes", path.display(), text.len()));
             message.push_str(&text);
             message.push('\n');
         }
-        Err(error) => eprintln!("{error}"),
+        Err(error) => tell(&error.to_string()),
     }
 }
 
@@ -237,9 +238,9 @@ fn attach_all(pattern: &str, message: &mut String) {
             paths.sort();
             paths.iter().for_each(|path| attach(path, message));
             if paths.is_empty() {
-                eprintln!("no file matches {pattern}");
+                tell(&format!("no file matches {pattern}"));
             }
         }
-        Err(error) => eprintln!("{pattern} is no pattern: {error}"),
+        Err(error) => tell(&format!("{pattern} is no pattern: {error}")),
     }
 }

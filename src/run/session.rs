@@ -19,6 +19,7 @@ use super::timings::{Drafts, Timings};
 use super::tokenize::{self, write_pieces};
 use crate::cli::digest::sha256_files;
 use crate::cli::interrupt::Interrupt;
+use crate::cli::message::tell;
 use crate::cli::packed;
 use crate::cli::progress::{PATIENCE, Progress, Step, Unit};
 use crate::engine::{
@@ -72,7 +73,7 @@ pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
         && config.verbosity >= WARNINGS
     {
         for note in packed::notes(place, engine.packed()) {
-            eprintln!("{note}");
+            tell(&note);
         }
     }
     let metadata = engine.source().metadata();
@@ -136,10 +137,10 @@ pub fn run(config: &RunConfig, begun: Instant) -> Result<(), RunError> {
         passes: counters.verifying_passes(),
     });
     if config.logits_checksum {
-        eprintln!("{sums}");
+        tell(&sums.to_string());
     }
     if config.timings {
-        eprintln!("{timings}");
+        tell(&timings.to_string());
     }
     Ok(())
 }
@@ -232,7 +233,9 @@ fn complete<W: Write>(replier: &mut Replier<'_, W>) -> Result<(), RunError> {
     let is_cut = reply.stop == StopReason::ContextFull && config.n_predict != Predict::UntilFull;
     if is_cut && config.verbosity >= WARNINGS {
         let n_ctx = replier.session.engine().n_ctx();
-        eprintln!("the context of {n_ctx} tokens is full: -c N makes it larger");
+        tell(&format!(
+            "the context of {n_ctx} tokens is full: -c N makes it larger"
+        ));
     }
     Ok(())
 }
@@ -358,18 +361,18 @@ fn warn(config: &RunConfig, engine: &Engine, sampling: &SamplerConfig) {
         return;
     }
     for note in &config.notes {
-        eprintln!("note: {note}");
+        tell(&format!("note: {note}"));
     }
     let (n_ctx, trained) = (engine.n_ctx(), engine.spec().n_ctx_train);
     if n_ctx > trained {
-        eprintln!(
+        tell(&format!(
             "warning: -c {n_ctx} is beyond the {trained} tokens the model was trained for; \
              expect nonsense past them"
-        );
+        ));
     }
     if config.verbosity >= TALKATIVE {
         let policy = engine.execution();
-        eprintln!(
+        tell(&format!(
             "{}: {} layers, context {n_ctx} ({} MiB of cache, K {}, V {}), {}, {} threads",
             engine.spec().architecture,
             engine.spec().layers.len(),
@@ -378,10 +381,10 @@ fn warn(config: &RunConfig, engine: &Engine, sampling: &SamplerConfig) {
             config.cache_v,
             policy.level,
             policy.lanes,
-        );
+        ));
     }
     if config.seed.is_none() && sampling.temp > 0.0 {
-        eprintln!("seed: {}", sampling.seed);
+        tell(&format!("seed: {}", sampling.seed));
     }
 }
 

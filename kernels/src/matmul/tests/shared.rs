@@ -72,7 +72,7 @@ fn digest(bytes: &[u8]) -> u64 {
 /// Packed copies on disk hold these bytes: who changes them raises the version in src/packed.rs
 /// (`PACKED_FORMAT`) with them.
 #[test]
-fn packed_bytes_are_those_of_format_1() {
+fn packed_bytes_are_those_of_format_2() {
     let mut rng = Rng(12);
     let found = WeightType::ALL.map(|ty| {
         let (rows, k) = (35, 512);
