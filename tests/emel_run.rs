@@ -338,6 +338,32 @@ fn a_full_disk_leaves_no_trace_and_says_so() {
     );
 }
 
+#[test]
+fn a_standard_error_that_is_full_costs_no_work() {
+    let model = small();
+    let path = model.path().to_str().expect("UTF-8");
+    let code = |arguments: &[&str]| {
+        let full = fs::File::options().write(true).open("/dev/full");
+        let mut command = emel_run();
+        command.args(arguments).stdin(Stdio::null());
+        let status = command
+            .stdout(Stdio::null())
+            .stderr(full.expect("a full device"))
+            .status();
+        status.expect("emel-run starts").code()
+    };
+    let trace = temporary("full-stderr.tokens.txt");
+    let to = trace.to_str().expect("UTF-8");
+    let arguments = [
+        "-m", path, "-c", "5000", "-n", "2", "-p", "x", "--trace", to, "--perf",
+    ];
+    assert_eq!(code(&arguments), Some(0));
+    assert!(fs::metadata(&trace).expect("a trace").len() > 0);
+    fs::remove_file(&trace).expect("the trace");
+    assert_eq!(code(&["-m", "/no/such/model", "-p", "x"]), Some(1));
+    assert_eq!(code(&["--no-such-flag"]), Some(2));
+}
+
 fn fails_on_trace(model: &str, target: &str) {
     let output = run(&["-m", model, "-n", "4", "-p", "x", "--trace", target], b"");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
