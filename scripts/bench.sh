@@ -139,7 +139,7 @@ TEXT
 }
 
 main() {
-  local docs=yes arguments=() from='' command="scripts/bench.sh $*"
+  local docs=yes arguments=() from='' command="scripts/bench.sh $*" is_dry
   model=()
   references=()
   without=()
@@ -191,14 +191,16 @@ main() {
     if ! [[ " ${arguments[*]} " == *" --budget"* ]]; then
       arguments+=(--budget "$BUDGET")
     fi
-    if ! [[ " ${arguments[*]} " == *" --dry-run "* ]]; then
+    is_dry=no
+    [[ " ${arguments[*]} " == *" --dry-run "* ]] && is_dry=yes
+    if [[ "$is_dry" == no ]]; then
       rm -f -- "$records.command"
     fi
     measure "$SUITE" "${references[@]}" "${arguments[@]}"
     if [[ "$SUITE" == published ]] && ((${#references[@]})); then
       measure_levels "${arguments[@]}"
     fi
-    if [[ " ${arguments[*]} " == *" --dry-run "* ]]; then
+    if [[ "$is_dry" == yes ]]; then
       return
     fi
     printf '%s\n' "${command% }" >"$records.command"

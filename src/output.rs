@@ -202,11 +202,9 @@ pub fn remove_abandoned(path: &Path) {
         let number = name
             .strip_prefix(&*begins)
             .and_then(|rest| rest.strip_suffix(".tmp"));
-        let is_ours = number.is_some_and(|number| {
-            let mut parts = number.splitn(2, '-');
-            let mut next = || parts.next().is_some_and(|part| part.parse::<u64>().is_ok());
-            next() && next()
-        });
+        let parts = number.and_then(|number| number.split_once('-'));
+        let is_number = |part: &str| part.parse::<u64>().is_ok();
+        let is_ours = parts.is_some_and(|(id, count)| is_number(id) && is_number(count));
         let is_old = || {
             let found = entry.metadata().ok().filter(fs::Metadata::is_file);
             let changed = found.and_then(|found| found.modified().ok());

@@ -128,9 +128,7 @@ struct Entry {
 
 /// An open packed copy.
 pub(crate) struct PackedCopy {
-    map: SharedBytes,
-    /// The same.
-    mapped: Arc<Mapped>,
+    map: Arc<Mapped>,
     /// Where the data starts.
     data: usize,
     entries: HashMap<String, Entry>,
@@ -174,10 +172,8 @@ impl PackedCopy {
             return Err(PackedError::Changed);
         }
         let tensors = header.tensors.into_iter();
-        let map = Arc::new(Mapped(map));
         Ok(PackedCopy {
-            map: Arc::clone(&map) as SharedBytes,
-            mapped: map,
+            map: Arc::new(Mapped(map)),
             data,
             entries: tensors.map(|entry| (entry.name.clone(), entry)).collect(),
         })
@@ -185,7 +181,7 @@ impl PackedCopy {
 
     /// Reads what is mapped, so that no product waits for a page. Advice only.
     pub(crate) fn populate(&self) {
-        self.mapped.0.populate();
+        self.map.0.populate();
     }
 
     /// The matrix of this name, type and shape.
@@ -202,12 +198,12 @@ impl PackedCopy {
         if entry.ty != ty.name() || (entry.rows, entry.cols) != (rows as u64, cols as u64) {
             return Err(differs());
         }
-        PackedMatrix::shared(kernels, ty, rows, cols, Arc::clone(&self.map), place).map_err(
-            |source| PackedError::Pack {
-                tensor: name.to_owned(),
-                source,
-            },
-        )
+        let map: SharedBytes = self.map.clone();
+        let matrix = PackedMatrix::shared(kernels, ty, rows, cols, map, place);
+        matrix.map_err(|source| PackedError::Pack {
+            tensor: name.to_owned(),
+            source,
+        })
     }
 
     fn place(&self, entry: &Entry) -> Option<Range<usize>> {

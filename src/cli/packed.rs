@@ -10,19 +10,23 @@ use crate::packed::{PackedError, PackedPlace, PackedReport};
 /// What is added to the name of a model's (first) file.
 pub const EXTENSION: &str = ".emel-packed";
 
-/// The packed copy of the model at `model`, beside its (first) file. The model's digest is taken from
+/// The packed copy of the model of these files, beside the first. The model's digest is taken from
 /// the cache while path, size and time of change are the same; `progress` is told the bytes read
 /// otherwise.
 ///
 /// # Errors
 /// [`DigestError`].
-pub fn place(model: &Path, progress: impl FnMut(u64)) -> Result<PackedPlace, DigestError> {
-    let mut progress = progress;
-    let shards = shards(model);
+///
+/// # Panics
+/// Without a file.
+pub fn place(
+    shards: &[PathBuf],
+    mut progress: impl FnMut(u64),
+) -> Result<PackedPlace, DigestError> {
     let cache = cache_folder();
     let mut before = 0;
     let (mut digests, mut files) = (Vec::new(), Vec::new());
-    for shard in &shards {
+    for shard in shards {
         let mut read = 0;
         let (digest, file) = sha256_identified(cache.as_deref(), shard, |done| {
             read = done;
@@ -41,17 +45,18 @@ pub fn place(model: &Path, progress: impl FnMut(u64)) -> Result<PackedPlace, Dig
     })
 }
 
-/// Bytes that [`place`] reads of the model at `model`, if it reads any.
+/// Bytes of these files, which [`place`] reads if it reads any.
 #[must_use]
-pub fn size(model: &Path) -> u64 {
-    let sizes = shards(model).into_iter().map(|shard| shard.metadata());
+pub fn size(shards: &[PathBuf]) -> u64 {
+    let sizes = shards.iter().map(|shard| shard.metadata());
     sizes
         .map(|found| found.map_or(0, |found| found.len()))
         .sum()
 }
 
 /// The model's files: of a split one, which its name tells, all shards.
-fn shards(model: &Path) -> Vec<PathBuf> {
+#[must_use]
+pub fn shards(model: &Path) -> Vec<PathBuf> {
     let name = model.to_string_lossy();
     let opened = name
         .contains("-of-")

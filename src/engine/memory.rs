@@ -37,8 +37,6 @@ fn held(layer: &LayerSpec, n_ctx: usize, n_ubatch: usize) -> usize {
 pub(super) struct Memory {
     /// One cache a layer, each with room for `n_ctx` positions.
     pub layers: Vec<LayerCache>,
-    /// Positions that each layer looks back over.
-    windows: Vec<Option<usize>>,
     tokens: Vec<TokenId>,
     /// The end of the positions that have been stored since the first was.
     stored: usize,
@@ -67,7 +65,6 @@ impl Memory {
         let n_ctx = options.context(spec);
         Ok(Self {
             layers: layers.collect::<Result<Vec<_>, _>>()?,
-            windows: spec.layers.iter().map(|layer| layer.window).collect(),
             stored: 0,
             tokens: Vec::with_capacity(n_ctx),
             n_ctx,
@@ -112,14 +109,9 @@ impl Memory {
     }
 
     /// Whether every layer still holds what a token at `position` attends to before itself.
-    pub fn holds_window(&self, position: usize) -> bool {
-        self.layers
-            .iter()
-            .zip(&self.windows)
-            .all(|(cache, window)| {
-                let lowest = window.map_or(0, |window| (position + 1).saturating_sub(window));
-                lowest >= cache.first_held(self.stored)
-            })
+    pub fn holds_windows(&self, layers: &[LayerSpec], position: usize) -> bool {
+        let mut pairs = self.layers.iter().zip(layers);
+        pairs.all(|(cache, layer)| cache.holds_window(layer.window, position, self.stored))
     }
 
     /// Bytes the caches take when full.

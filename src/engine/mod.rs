@@ -149,7 +149,8 @@ impl Engine {
     /// Whether the cache begins as `prompt` does, but no longer holds a sliding window before the
     /// place where they part.
     fn has_lost_window(&self, prompt: &[TokenId]) -> bool {
-        !self.memory.holds_window(self.common_prefix(prompt))
+        let position = self.common_prefix(prompt);
+        !self.memory.holds_windows(&self.spec.layers, position)
     }
 
     /// Drops what is cached beyond the longest beginning that `prompt` shares, its last token

@@ -266,8 +266,9 @@ fn packed_place(
     if !(is_file && config.packed_cache) {
         return Ok(None);
     }
-    let step = progress.step("digest", Unit::Bytes, packed::size(model), PATIENCE);
-    Ok(Some(packed::place(model, |done| step.set(done))?))
+    let shards = packed::shards(model);
+    let step = progress.step("digest", Unit::Bytes, packed::size(&shards), PATIENCE);
+    Ok(Some(packed::place(&shards, |done| step.set(done))?))
 }
 
 fn load(

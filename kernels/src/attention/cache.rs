@@ -65,6 +65,12 @@ pub struct CacheShape {
 /// Bytes in the unit that blocks are measured in.
 const LINE: usize = 64;
 
+/// The first position that a token at `pos` attends to through a window of so many positions, its
+/// own included.
+pub(super) fn lowest(window: Option<usize>, pos: usize) -> usize {
+    window.map_or(0, |window| (pos + 1).saturating_sub(window))
+}
+
 /// Where things lie in a block, in units of [`LINE`] bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
@@ -177,11 +183,11 @@ impl CacheShape {
 /// Keys and values of one layer, in blocks of [`BLOCK`] positions.
 ///
 /// Block after block, those past the last one that is held again from the beginning on: the block's
-/// keys, `[n_kv_heads]` parts, then its values. A part is the steps of its 64 positions as `f32`, then the numbers: of keys `[head_dim_k][64]`, the first rounded up to
-/// two with zeros, of values `[64][head_dim_v]`, the last rounded up to sixteen. Behind the numbers of
-/// a [`CacheType::Q8_0`] part come its scales, `[head_dim / 32][64]`. Memory is
-/// reserved at once and takes real pages as positions are stored, so that a short text takes few,
-/// whatever the context.
+/// keys, `[n_kv_heads]` parts, then its values. A part is the steps of its 64 positions as `f32`,
+/// then the numbers: of keys `[head_dim_k][64]`, the first rounded up to two with zeros, of values
+/// `[64][head_dim_v]`, the last rounded up to sixteen. Behind the numbers of a [`CacheType::Q8_0`]
+/// part come its scales, `[head_dim / 32][64]`. Memory is reserved at once and takes real pages as
+/// positions are stored, so that a short text takes few, whatever the context.
 pub struct LayerCache {
     /// `[n_held][block_len]`.
     pub(super) data: HugeBuffer<[u8; LINE]>,
@@ -248,6 +254,12 @@ impl LayerCache {
     /// stored.
     pub fn first_held(&self, end: usize) -> usize {
         end.div_ceil(BLOCK).saturating_sub(self.layout.n_held) * BLOCK
+    }
+
+    /// Whether all that a token at `pos` attends to before itself, through this window, is still
+    /// there once `end` positions have been stored.
+    pub fn holds_window(&self, window: Option<usize>, pos: usize, end: usize) -> bool {
+        lowest(window, pos) >= self.first_held(end)
     }
 
     /// Key-value heads.

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use super::cache::lowest;
 use super::element::steps;
 use super::integers::{InversesArgs, PanelArgs, Queries};
 use super::kernels::{FinishArgs, MergeAllArgs, MergeArgs, Partial, Row, SoftmaxArgs, Span};
@@ -61,12 +62,6 @@ pub(super) struct Panel<'a> {
     pub(super) pairs: &'a [i32],
     /// What each query's scores are multiplied by, `[n]`.
     pub(super) scales: &'a [f32],
-}
-
-/// The first position that a token at `pos` attends to through a window of so many positions, its
-/// own included.
-fn lowest(window: Option<usize>, pos: usize) -> usize {
-    window.map_or(0, |window| (pos + 1).saturating_sub(window))
 }
 
 /// A checked [`AttentionInput`] with what follows from it.

@@ -97,7 +97,8 @@ pub(super) fn taken<T>(output: &Output<T>) -> Result<T, WorkerError> {
 
 /// Where the model's packed copy is, if it is wanted.
 fn packed_place(options: &Options, model: &Path) -> Result<Option<PackedPlace>, WorkerError> {
-    let wanted = options.packed_cache.then(|| packed::place(model, |_| ()));
+    let place = || packed::place(&packed::shards(model), |_| ());
+    let wanted = options.packed_cache.then(place);
     Ok(wanted.transpose()?)
 }
 
