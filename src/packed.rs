@@ -9,7 +9,8 @@
 //!
 //! The header names the format's version, the model by its digest and each tensor with type, shape and
 //! place. A copy of another version or model is not used. Packed weights are the same bytes at every
-//! level, so one copy serves all; they are trusted as the model's own are. A file that is no copy is never replaced by one.
+//! level, so one copy serves all; they are trusted as the model's own are. A file that is neither a
+//! copy nor empty is never replaced by one.
 
 use crate::file_identity::FileIdentity;
 use crate::gguf::Map;
@@ -152,7 +153,6 @@ fn data_start(header: usize) -> Option<usize> {
 
 impl PackedCopy {
     /// Maps the file at `place`, whole, and reads its header.
-    /// Its pages come as they are touched, or with [`PackedCopy::populate`].
     pub(crate) fn open(place: &PackedPlace) -> Result<PackedCopy, PackedError> {
         let missing = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => PackedError::Missing,
@@ -179,19 +179,32 @@ impl PackedCopy {
         })
     }
 
-    /// Reads what is mapped, so that no product waits for a page. Advice only.
-    pub(crate) fn populate(&self) {
-        self.map.0.populate();
+    /// The matrices of these names, types and shapes. The pages from the data's start to their end
+    /// are read at once, so that no product waits for one: no more, however long the file is.
+    pub(crate) fn matrices<'n>(
+        &self,
+        kernels: Kernels,
+        wanted: impl Iterator<Item = (&'n str, WeightType, [usize; 2])>,
+    ) -> Result<Vec<PackedMatrix>, PackedError> {
+        let mut end = self.data;
+        let matrix = |(name, ty, shape)| {
+            let (matrix, place) = self.matrix(kernels, name, ty, shape)?;
+            end = end.max(place.end);
+            Ok(matrix)
+        };
+        let matrices = wanted.map(matrix).collect::<Result<Vec<_>, _>>()?;
+        self.map.0.populate(self.data..end);
+        Ok(matrices)
     }
 
-    /// The matrix of this name, type and shape.
-    pub(crate) fn matrix(
+    /// The matrix of this name, type and shape, and where it is.
+    fn matrix(
         &self,
         kernels: Kernels,
         name: &str,
         ty: WeightType,
         [rows, cols]: [usize; 2],
-    ) -> Result<PackedMatrix, PackedError> {
+    ) -> Result<(PackedMatrix, Range<usize>), PackedError> {
         let differs = || PackedError::Tensor(name.to_owned());
         let entry = self.entries.get(name).ok_or_else(differs)?;
         let place = self.place(entry).ok_or_else(differs)?;
@@ -199,11 +212,12 @@ impl PackedCopy {
             return Err(differs());
         }
         let map: SharedBytes = self.map.clone();
-        let matrix = PackedMatrix::shared(kernels, ty, rows, cols, map, place);
-        matrix.map_err(|source| PackedError::Pack {
+        let matrix = PackedMatrix::shared(kernels, ty, rows, cols, map, place.clone());
+        let matrix = matrix.map_err(|source| PackedError::Pack {
             tensor: name.to_owned(),
             source,
-        })
+        })?;
+        Ok((matrix, place))
     }
 
     fn place(&self, entry: &Entry) -> Option<Range<usize>> {
@@ -314,6 +328,8 @@ pub(crate) fn keep<'m>(
     if !place.is_current() {
         return Err(fail(io::Error::other(PackedError::Changed)));
     }
+    // Again: writing took a while.
+    may_be_written(&place.path).map_err(fail)?;
     file.commit()?;
     Ok(data as u64 + end)
 }

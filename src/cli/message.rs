@@ -2,6 +2,11 @@
 
 use std::io::Write;
 
+/// Writes text to standard error as it is; a failure is ignored.
+pub fn tell_part(text: &str) {
+    let _ = write!(std::io::stderr(), "{text}");
+}
+
 /// Writes a line to standard error; a failure is ignored.
 pub fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");

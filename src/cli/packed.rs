@@ -11,7 +11,7 @@ use crate::packed::{PackedError, PackedPlace, PackedReport};
 pub const EXTENSION: &str = ".emel-packed";
 
 /// The packed copy of the model of these files, beside the first. The model's digest is taken from
-/// the cache while path, size and time of change are the same; `progress` is told the bytes read
+/// the cache while it is the very same file, unchanged; `progress` is told the bytes read
 /// otherwise.
 ///
 /// # Errors

@@ -349,15 +349,11 @@ impl LoadStateMachineContext for Context<'_> {
             let kernels = load.found.kernels.ok_or(EngineError::Order)?;
             let shapes = load.found.shapes()?;
             let tensors = load.found.source()?.tensors();
-            let opened = PackedCopy::open(place).and_then(|copy| {
-                let matrix = |shape: &Shape| {
-                    let name = &tensors[shape.id.index()].name;
-                    copy.matrix(kernels, name, shape.ty, [shape.rows, shape.cols])
-                };
-                let matrices = shapes.iter().map(matrix).collect::<Result<Vec<_>, _>>()?;
-                copy.populate();
-                Ok(matrices)
+            let wanted = shapes.iter().map(|shape| {
+                let name = tensors[shape.id.index()].name.as_str();
+                (name, shape.ty, [shape.rows, shape.cols])
             });
+            let opened = PackedCopy::open(place).and_then(|copy| copy.matrices(kernels, wanted));
             load.found.copy = Some(opened);
             Ok(())
         })

@@ -3,6 +3,7 @@
 use memmap2::{Mmap, UncheckedAdvice};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 
 /// A read-only map of a whole file.
 #[derive(Debug)]
@@ -45,11 +46,13 @@ impl Map {
 }
 
 impl Map {
-    /// Reads the whole file and makes its pages present, so that no access waits for one. Advice only:
-    /// where the system does not know it, pages come as they are touched.
-    pub(crate) fn populate(&self) {
+    /// Reads a part of the file and makes its pages present, so that no access waits for one. Advice
+    /// only: where the system does not know it, pages come as they are touched.
+    pub(crate) fn populate(&self, part: Range<usize>) {
         #[cfg(target_os = "linux")]
-        let _advice = self.inner.advise(memmap2::Advice::PopulateRead);
+        let _advice =
+            self.inner
+                .advise_range(memmap2::Advice::PopulateRead, part.start, part.len());
     }
 
     /// All bytes of the file.

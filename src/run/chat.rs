@@ -8,7 +8,7 @@ use super::error::RunError;
 use super::prompt::read_source;
 use super::reply::Replier;
 use crate::chat::{ChatTemplate, Conversation, Message, RenderOptions, needs_bos};
-use crate::cli::message::tell;
+use crate::cli::message::{tell, tell_part};
 use crate::engine::{EngineError, StopReason};
 use crate::tokenizer::{EncodeOptions, TokenId, Tokenizer};
 
@@ -172,7 +172,7 @@ fn read_by_hand(config: &RunConfig, coloured: bool) -> Result<Input, RunError> {
     };
     let mut message = String::new();
     loop {
-        eprint!("{begin}> ");
+        tell_part(&format!("{begin}> "));
         let mut line = String::new();
         let n_read = match io::stdin().lock().read_line(&mut line) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -181,7 +181,7 @@ fn read_by_hand(config: &RunConfig, coloured: bool) -> Result<Input, RunError> {
             }
             read => read.map_err(RunError::Input)?,
         };
-        eprint!("{end}");
+        tell_part(end);
         if n_read == 0 {
             tell("");
             return Ok(if message.is_empty() {
