@@ -35,7 +35,7 @@ fn held(layer: &LayerSpec, n_ctx: usize, n_ubatch: usize) -> usize {
 
 /// The caches of all layers, in step.
 pub(super) struct Memory {
-    /// One cache a layer, each with room for `n_ctx` positions.
+    /// One cache a layer: for `n_ctx` positions, or with a window for that and a batch.
     pub layers: Vec<LayerCache>,
     tokens: Vec<TokenId>,
     /// The end of the positions that have been stored since the first was.

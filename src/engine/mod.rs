@@ -146,8 +146,8 @@ impl Engine {
         common.min(prompt.len() - 1)
     }
 
-    /// Whether the cache begins as `prompt` does, but no longer holds a sliding window before the
-    /// place where they part.
+    /// Whether the cache no longer holds a sliding window before the place where it and `prompt`
+    /// part.
     fn has_lost_window(&self, prompt: &[TokenId]) -> bool {
         let position = self.common_prefix(prompt);
         !self.memory.holds_windows(&self.spec.layers, position)

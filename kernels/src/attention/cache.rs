@@ -201,7 +201,8 @@ pub struct LayerCache {
 }
 
 impl LayerCache {
-    /// An empty cache for at least `shape.n_ctx` positions, all zero, that stores and is read at
+    /// An empty cache that counts `shape.n_ctx` positions and holds at least the last
+    /// `shape.n_held` of them, all zero, that stores and is read at
     /// the level of `kernels`.
     ///
     /// # Errors
