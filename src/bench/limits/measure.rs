@@ -24,6 +24,22 @@ pub struct MachineLimits {
     pub f32_flops: f64,
 }
 
+impl MachineLimits {
+    /// What either measurement found at most.
+    pub fn higher(self, other: MachineLimits) -> MachineLimits {
+        let (int8, isa) = match other.int8_ops_per_second > self.int8_ops_per_second {
+            true => (other.int8_ops_per_second, other.int8_isa),
+            false => (self.int8_ops_per_second, self.int8_isa),
+        };
+        MachineLimits {
+            read_bytes_per_second: self.read_bytes_per_second.max(other.read_bytes_per_second),
+            int8_ops_per_second: int8,
+            int8_isa: isa,
+            f32_flops: self.f32_flops.max(other.f32_flops),
+        }
+    }
+}
+
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {

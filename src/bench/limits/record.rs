@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn records_share_a_run_and_appear_at_the_end() {
-        let path = std::env::temp_dir().join(format!("emel-limit-records-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("records.jsonl");
         let mut records = Records::create(Some(&path)).unwrap();
         for threads in [1, 2] {
             let head = records.head(threads);
@@ -93,7 +94,6 @@ mod tests {
         assert!(!path.exists());
         records.commit().unwrap();
         let read = read_records(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
         let heads: Vec<_> = read.iter().map(Record::head).collect();
         assert_eq!(heads.len(), 2);
         assert_eq!((heads[0].threads, heads[1].threads), (1, 2));

@@ -218,16 +218,9 @@ impl Bench<'_> {
         traces: Option<&Traces>,
     ) -> Result<Vec<Record>, BenchError> {
         let mut records = Vec::new();
-        let mut limits: Vec<(usize, MachineLimits)> = Vec::new();
         for (at, pairing) in pairings.iter().enumerate() {
             let threads = plan::lane_threads(self.args, pairing.lane, &self.machine);
-            if !limits.iter().any(|(known, _)| *known == threads) {
-                self.bar.note("measuring this machine's limits");
-                limits.push((threads, limits::measure_quick(threads)?));
-            }
-            let of_lane = limits.iter().find(|(known, _)| *known == threads);
-            let of_lane = of_lane.map(|(_, limits)| limits);
-            match self.pairing(pairing, threads, of_lane, traces) {
+            match self.pairing(pairing, threads, traces) {
                 Ok(new) => records.extend(new),
                 Err(BenchError::Backend(BackendError::Interrupted)) => {
                     return Err(self.interrupted(&pairings[at..], at));
@@ -252,7 +245,6 @@ impl Bench<'_> {
         &self,
         pairing: &Pairing<'_>,
         threads: usize,
-        limits: Option<&MachineLimits>,
         traces: Option<&Traces>,
     ) -> Result<Vec<Record>, BenchError> {
         let workload = pairing.workload;
@@ -278,20 +270,28 @@ impl Bench<'_> {
         for manifest in &self.references {
             contenders.extend(self.of_reference(&track, manifest, threads)?);
         }
+        // Before and after, and the higher counts: on a shared machine limits change by the hour.
+        let before = self.limits(threads)?;
         track.measure(&mut contenders)?;
+        let limits = before.higher(self.limits(threads)?);
         let frame = Frame {
             workload,
             lane: pairing.lane,
             task: &task,
             facts: &subject.facts,
             threads,
-            limits,
+            limits: &limits,
             machine: &self.machine,
             run_id: &self.run_id,
         };
         let records = frame.records(&contenders);
         self.bar.say(&line(pairing, &records));
         Ok(records)
+    }
+
+    fn limits(&self, threads: usize) -> Result<MachineLimits, BenchError> {
+        self.bar.note("measuring this machine's limits");
+        limits::measure_quick(threads)
     }
 
     /// The configurations of a reference that take part: the fastest, or all.

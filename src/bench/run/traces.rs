@@ -127,8 +127,8 @@ mod tests {
 
     #[test]
     fn a_run_that_fails_leaves_what_was_there_and_one_that_ends_what_is_named() {
-        let root = std::env::temp_dir().join(format!("emel-traces-{}", std::process::id()));
-        fs::create_dir_all(&root).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
         let records = root.join("a.jsonl");
         let write = |traces: &Traces, name: &str| {
             let (folder, suffix) = traces.place();
@@ -173,6 +173,5 @@ mod tests {
                 .unwrap()
                 .is_none()
         );
-        fs::remove_dir_all(&root).unwrap();
     }
 }

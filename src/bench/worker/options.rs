@@ -90,7 +90,7 @@ pub fn level_name(name: &str) -> Result<String, String> {
     let known = name == AUTO
         || name
             .parse::<Level>()
-            .map_err(|e| e.to_string())?
+            .map_err(|error| format!("{error}, or {AUTO} for the best one here"))?
             .is_available();
     match known {
         true => Ok(name.to_owned()),
@@ -270,7 +270,7 @@ mod tests {
     fn flags_are_checked_at_once() {
         assert_eq!(level_name("auto"), Ok("auto".to_owned()));
         assert_eq!(level_name("scalar"), Ok("scalar".to_owned()));
-        assert!(level_name("mmx").is_err());
+        assert!(level_name("mmx").unwrap_err().contains("amx, or auto"));
         assert_eq!(route_name("wide"), Ok("wide".to_owned()));
         assert!(route_name("diagonal").is_err());
     }
