@@ -1,9 +1,10 @@
 //! One arithmetic, whole programs: `emel-run` prints the same checksums for every instruction
-//! set, thread count, route, physical batch and process, whatever the types of the cache.
+//! set, thread count, route, physical batch and process, with drafts and without, whatever the
+//! types of the cache.
 //!
 //! The test samples the product of all settings so that every value of each one meets both
 //! models and every prompt length; `EMEL_FULL_MATRIX=1` (or `scripts/test.sh --full`) runs the
-//! whole product.
+//! whole product, from packed copies that stay beside the models.
 
 mod common;
 
@@ -15,6 +16,7 @@ use std::path::Path;
 const THREADS: [&str; 4] = ["1", "2", "3", "8"];
 const ROUTES: [&str; 5] = ["auto", "scalar", "chunk4", "chunk8", "wide"];
 const UBATCHES: [&str; 6] = ["1", "4", "7", "8", "64", "512"];
+const DRAFTS: [&str; 2] = ["none", "ngram-simple"];
 
 /// One way to run the engine.
 #[derive(Clone, Copy)]
@@ -23,45 +25,64 @@ struct Setting {
     threads: &'static str,
     route: &'static str,
     ubatch: &'static str,
+    drafts: &'static str,
 }
 
 impl Setting {
-    fn name(&self) -> String {
-        let Setting {
+    fn arguments(&self) -> [&'static str; 10] {
+        let level = self.level.name();
+        let (threads, route, ubatch) = (self.threads, self.route, self.ubatch);
+        [
+            "--isa",
             level,
+            "-t",
             threads,
+            "--route",
             route,
+            "-ub",
             ubatch,
-        } = self;
-        format!("--isa {level} -t {threads} --route {route} -ub {ubatch}")
+            "--spec-type",
+            self.drafts,
+        ]
+    }
+
+    fn drafting(&self) -> bool {
+        self.drafts != DRAFTS[0]
     }
 }
 
 /// Every combination, in an order in which neighbours differ in most settings.
 fn product(levels: &[Level]) -> Vec<Setting> {
     let (n_t, n_r, n_u) = (THREADS.len(), ROUTES.len(), UBATCHES.len());
+    let n_d = DRAFTS.len();
     let mut all = Vec::new();
-    for step in 0..levels.len() * n_t * n_r * n_u {
+    for step in 0..levels.len() * n_t * n_r * n_u * n_d {
         let (level, rest) = (step % levels.len(), step / levels.len());
         let (thread, rest) = ((rest + level) % n_t, rest / n_t);
         let (route, rest) = ((rest + thread) % n_r, rest / n_r);
+        let (ubatch, rest) = ((rest + route) % n_u, rest / n_u);
         all.push(Setting {
             level: levels[level],
             threads: THREADS[thread],
             route: ROUTES[route],
-            ubatch: UBATCHES[(rest + route) % n_u],
+            ubatch: UBATCHES[ubatch],
+            drafts: DRAFTS[(rest + ubatch) % n_d],
         });
     }
     all
 }
 
+/// `n` of `all` from the `first` on, far apart and of one instruction set after another.
+fn spread(all: &[Setting], first: usize, n: usize) -> Vec<Setting> {
+    // One more than a multiple of the number of instruction sets, whatever that is.
+    let stride = (all.len() / n).next_multiple_of(60) + 1;
+    let index = |i: usize| (first + i * stride) % all.len();
+    (0..n).map(|i| all[index(i)]).collect()
+}
+
 /// A sample of `all` in which each value of each setting occurs.
 fn sample(all: &[Setting], n: usize) -> Vec<Setting> {
-    let mut chosen: Vec<Setting> = all
-        .iter()
-        .step_by((all.len() / n).max(1))
-        .copied()
-        .collect();
+    let mut chosen = spread(all, 0, n);
     let mut missing = |value: &str, of: fn(&Setting) -> &str| {
         if !chosen.iter().any(|setting| of(setting) == value) {
             chosen.extend(all.iter().find(|setting| of(setting) == value));
@@ -74,6 +95,7 @@ fn sample(all: &[Setting], n: usize) -> Vec<Setting> {
     UBATCHES
         .iter()
         .for_each(|value| missing(value, |s| s.ubatch));
+    DRAFTS.iter().for_each(|value| missing(value, |s| s.drafts));
     for level in Level::available() {
         missing(level.name(), |s| s.level.name());
     }
@@ -85,70 +107,70 @@ type Types = (&'static str, &'static str);
 
 const HALF: Types = ("f16", "f16");
 
-/// The checksum line of a run.
-fn checksums(
-    model: &Path,
-    ids: &Path,
-    n_predict: &str,
-    (k, v): Types,
-    setting: &Setting,
-) -> String {
-    let output = emel_run()
-        .args(["-ctk", k, "-ctv", v])
-        .arg("-m")
-        .arg(model)
-        .arg("-f")
-        .arg(ids)
-        .args([
-            "-n",
-            n_predict,
-            "--temp",
-            "0",
-            "-c",
-            "2304",
-            "--logits-checksum",
-            "-no-cnv",
-        ])
-        .args(["--no-perf", "--ignore-eos", "--isa", setting.level.name()])
-        .args([
-            "-t",
-            setting.threads,
-            "--route",
-            setting.route,
-            "-ub",
-            setting.ubatch,
-        ])
-        .output()
-        .expect("emel-run starts");
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{}: {errors}", setting.name());
-    let line = errors.lines().find(|line| line.contains("logits="));
-    line.unwrap_or_else(|| panic!("{}: no checksums in {errors}", setting.name()))
-        .to_owned()
+/// What is run in every setting.
+struct Case<'a> {
+    model: &'a Path,
+    prompt: &'a str,
+    n_predict: &'static str,
+    types: Types,
 }
 
-/// Runs every setting over one prompt and finds them all alike.
-fn one_value(
-    model: &Path,
-    prompt: &str,
-    n_predict: &str,
-    types: Types,
-    settings: &[Setting],
-) -> String {
-    let file = common::temporary("prompt.txt");
-    std::fs::write(&file, prompt).expect("a temporary file");
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for setting in settings {
-        let sums = checksums(model, &file, n_predict, types, setting);
-        found.entry(sums).or_default().push(setting.name());
+impl Case<'_> {
+    /// The checksum line of a run, and the line about its drafts, of a prompt that stands in `file`.
+    fn run(&self, file: &Path, setting: &Setting, more: &[&str]) -> (String, Option<String>) {
+        let (k, v) = self.types;
+        let output = emel_run()
+            .arg("-m")
+            .arg(self.model)
+            .arg("-f")
+            .arg(file)
+            .args("--temp 0 -c 2304 --logits-checksum -no-cnv --ignore-eos".split(' '))
+            .args(["-n", self.n_predict, "-ctk", k, "-ctv", v])
+            .args(setting.arguments())
+            .args(more)
+            .output()
+            .expect("emel-run starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let name = setting.arguments().join(" ");
+        assert!(output.status.success(), "{name}: {errors}");
+        let line = |word| errors.lines().find(|line| line.contains(word));
+        let sums = line("logits=");
+        let sums = sums.unwrap_or_else(|| panic!("{name}: no checksums in {errors}"));
+        (sums.to_owned(), line("drafted").map(str::to_owned))
     }
-    // The first setting again, in another process.
-    found
-        .entry(checksums(model, &file, n_predict, types, &settings[0]))
-        .or_default();
-    let _ = std::fs::remove_file(&file);
-    assert_eq!(found.len(), 1, "{} {types:?}: {found:#?}", model.display());
-    found.into_keys().collect()
+
+    /// The one line of checksums of the first setting, run twice, and of all the others; with the
+    /// lines about drafts of those that draft.
+    fn one_value(&self, settings: &[Setting], more: &[&str]) -> (String, Vec<String>) {
+        let file = common::temporary("prompt.txt");
+        std::fs::write(&file, self.prompt).expect("a temporary file");
+        let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut all_drafts = Vec::new();
+        for setting in settings.iter().chain(&settings[..1]) {
+            let (sums, drafts) = self.run(&file, setting, more);
+            let name = setting.arguments().join(" ");
+            assert_eq!(drafts.is_some(), setting.drafting(), "{name}: {drafts:?}");
+            found.entry(sums).or_default().push(name);
+            all_drafts.extend(drafts);
+        }
+        let _ = std::fs::remove_file(&file);
+        let (model, types) = (self.model.display(), self.types);
+        assert_eq!(found.len(), 1, "{model} {types:?}: {found:#?}");
+        (found.into_keys().collect(), all_drafts)
+    }
+
+    /// The checksums that the sample has, and the whole product too if it is wanted; the product
+    /// maps a packed copy, which every setting can use.
+    fn check(&self, sample: &[Setting]) -> (String, Vec<String>) {
+        let (sums, mut drafts) = self.one_value(sample, &[]);
+        if full() {
+            let all = product(&Level::available());
+            let found = self.one_value(&all, &["--packed-cache"]);
+            assert_eq!(found.0, sums);
+            drafts.extend(found.1);
+        }
+        (sums, drafts)
+    }
 }
 
 /// Text of about `n` tokens, no two sentences alike.
@@ -181,13 +203,29 @@ fn full() -> bool {
     std::env::var_os("EMEL_FULL_MATRIX").is_some_and(|value| value == "1")
 }
 
+/// Long enough to repeat, and repeated so that drafts come true.
+const SONG: &str = "Row, row, row your boat, gently down the stream. Row, row, row your boat, gently \
+    down the stream. Row, row, row your";
+
 fn short_prompts(name: &str) {
     let model = model(name);
-    let all = product(&levels());
-    let settings = if full() { all } else { sample(&all, 10) };
-    one_value(&model, "Hello", "8", HALF, &settings);
-    one_value(&model, "The river runs past", "8", HALF, &settings);
-    one_value(&model, &text(40), "8", HALF, &settings);
+    let settings = sample(&product(&levels()), 10);
+    let long = text(40);
+    let check = |prompt, n_predict| {
+        let case = Case {
+            model: &model,
+            prompt,
+            n_predict,
+            types: HALF,
+        };
+        case.check(&settings)
+    };
+    check("Hello", "8");
+    check("The river runs past", "8");
+    check(&long, "8");
+    let (_, drafts) = check(SONG, "16");
+    let vain = drafts.iter().find(|line| line.contains(" 0 accepted"));
+    assert_eq!((vain, drafts.is_empty()), (None, false));
 }
 
 /// The other types of the cache, each with a sample of the settings: one value a type, and another
@@ -195,23 +233,23 @@ fn short_prompts(name: &str) {
 fn cache_types(name: &str) {
     let model = model(name);
     let all = product(&levels());
-    let mut found = vec![one_value(&model, &text(60), "4", HALF, &all[..1])];
-    for (i, types) in [
+    let check = |(i, types)| {
+        let case = Case {
+            model: &model,
+            prompt: &text(60),
+            n_predict: "4",
+            types,
+        };
+        case.check(&spread(&all, i, 5)).0
+    };
+    let types = [
+        HALF,
         ("q8_0", "q8_0"),
         ("q8_0", "f16"),
         ("f32", "q8_0"),
         ("f32", "f32"),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let settings = if full() {
-            all.clone()
-        } else {
-            all.iter().skip(i).step_by(all.len() / 4).copied().collect()
-        };
-        found.push(one_value(&model, &text(60), "4", types, &settings));
-    }
+    ];
+    let mut found: Vec<String> = types.into_iter().enumerate().map(check).collect();
     found.sort();
     found.dedup();
     assert_eq!(found.len(), 5, "{found:#?}");
@@ -221,12 +259,12 @@ fn cache_types(name: &str) {
 fn long_prompt(name: &str) {
     let model = model(name);
     let levels = levels();
-    let all = product(&levels);
     let pick = |level: Level, threads, route, ubatch| Setting {
         level,
         threads,
         route,
         ubatch,
+        drafts: DRAFTS[0],
     };
     let best = levels.last().copied().unwrap_or(Level::Scalar);
     let mut settings = vec![
@@ -237,15 +275,24 @@ fn long_prompt(name: &str) {
         pick(best, "2", "chunk4", "512"),
     ];
     settings.extend(levels.iter().map(|&level| pick(level, "2", "auto", "64")));
-    one_value(
-        &model,
-        &text(2000),
-        "4",
-        HALF,
-        if full() { &all } else { &settings },
-    );
+    let check = |prompt: &str, types, settings: &[Setting]| {
+        let case = Case {
+            model: &model,
+            prompt,
+            n_predict: "4",
+            types,
+        };
+        case.one_value(settings, &[]);
+    };
+    check(&text(2000), HALF, &settings);
     let few = [&settings[..1], &settings[settings.len() - 1..]].concat();
-    one_value(&model, &text(2000), "4", ("q8_0", "q8_0"), &few);
+    check(&text(2000), ("q8_0", "q8_0"), &few);
+    if full() {
+        // A scalar run takes minutes; without drafts, as nothing repeats.
+        let fast = |setting: &Setting| setting.level != Level::Scalar && !setting.drafting();
+        let all = product(&levels).into_iter().filter(fast);
+        check(&text(600), HALF, &all.collect::<Vec<_>>());
+    }
 }
 
 #[test]
