@@ -87,10 +87,8 @@ mod tests {
 
     #[test]
     fn a_file_that_took_another_s_name_size_and_time_is_another() {
-        let name = format!("emel-identity-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        let (file, other) = (folder.join("a"), folder.join("b"));
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("a"), folder.path().join("b"));
         fs::write(&file, "one").unwrap();
         let before = FileIdentity::of(&file).unwrap();
         assert!(before.is_current());
@@ -108,7 +106,7 @@ mod tests {
             FileIdentity::of(&file).unwrap().to_string(),
             before.to_string()
         );
-        fs::remove_dir_all(&folder).unwrap();
+        folder.close().unwrap();
         assert!(!before.is_current());
     }
 }

@@ -105,7 +105,7 @@ impl AtomicFile {
         }
         let (temp, file) = create_temp(&place)?;
         // Tells who looks for what was abandoned; where locks are unknown, nobody finds any.
-        let _ = file.lock();
+        let _ = file.try_lock();
         unfinished().push(temp.clone());
         // From here on, dropping `out` removes the file.
         let out = AtomicFile {
@@ -234,40 +234,24 @@ fn temp_name(place: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tempfile::{TempDir, tempdir};
 
-    /// A folder of its own, removed at the end.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path =
-                std::env::temp_dir().join(format!("emel-output-{name}-{}", std::process::id()));
-            fs::create_dir_all(&path).unwrap();
-            Folder(path)
-        }
-        fn names(&self) -> Vec<String> {
-            let entries = fs::read_dir(&self.0).unwrap();
-            let mut names: Vec<String> = entries
-                .map(|e| e.unwrap().file_name().into_string().unwrap())
-                .collect();
-            names.sort();
-            names
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
+    fn names(folder: &TempDir) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = entries
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
     }
 
     #[test]
     fn what_was_abandoned_is_removed_and_what_is_being_written_is_not() {
-        let folder = Folder::new("abandoned");
-        let place = folder.0.join("out");
+        let folder = tempdir().unwrap();
+        let place = folder.path().join("out");
         let old = std::time::SystemTime::now() - 2 * YOUNG;
         let leave = |name: &str, time| {
-            let file = File::create(folder.0.join(name)).unwrap();
+            let file = File::create(folder.path().join(name)).unwrap();
             file.set_modified(time).unwrap();
         };
         leave(".out.12345-0.tmp", old);
@@ -288,9 +272,9 @@ mod tests {
             .unwrap()
             .set_modified(old)
             .unwrap();
-        let before = folder.names();
+        let before = names(&folder);
         remove_abandoned(&place);
-        let after = folder.names();
+        let after = names(&folder);
         let gone: Vec<_> = before.iter().filter(|name| !after.contains(name)).collect();
         assert_eq!(gone, [".out.12345-0.tmp"]);
         file.commit().unwrap();
@@ -299,8 +283,8 @@ mod tests {
 
     #[test]
     fn a_name_that_is_taken_is_passed_over() {
-        let folder = Folder::new("taken");
-        let place = folder.0.join("out");
+        let folder = tempdir().unwrap();
+        let place = folder.path().join("out");
         let (first, _) = create_temp(&place).unwrap();
         let name = first.file_name().unwrap().to_string_lossy().into_owned();
         let count: u64 = name
@@ -312,7 +296,7 @@ mod tests {
             .unwrap();
         for next in count + 1..count + 50 {
             let taken = name.replace(&format!("-{count}."), &format!("-{next}."));
-            File::create(folder.0.join(taken)).unwrap();
+            File::create(folder.path().join(taken)).unwrap();
         }
         AtomicFile::create(&place).unwrap().commit().unwrap();
         assert!(place.exists());
@@ -320,27 +304,27 @@ mod tests {
 
     #[test]
     fn it_appears_whole_at_commit() {
-        let folder = Folder::new("commit");
-        let path = folder.0.join("out.txt");
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("out.txt");
         let mut file = AtomicFile::create(&path).unwrap();
         file.write(b"one ").unwrap();
         file.write(b"two").unwrap();
         assert!(!path.exists());
-        assert_eq!(folder.names().len(), 1);
+        assert_eq!(names(&folder).len(), 1);
         file.commit().unwrap();
-        assert_eq!(folder.names(), ["out.txt"]);
+        assert_eq!(names(&folder), ["out.txt"]);
         assert_eq!(fs::read(&path).unwrap(), b"one two");
     }
 
     #[test]
     fn dropped_it_leaves_what_was_there() {
-        let folder = Folder::new("drop");
-        let path = folder.0.join("out.txt");
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("out.txt");
         fs::write(&path, "before").unwrap();
         let mut file = AtomicFile::create(&path).unwrap();
         file.write(b"half").unwrap();
         drop(file);
-        assert_eq!(folder.names(), ["out.txt"]);
+        assert_eq!(names(&folder), ["out.txt"]);
         assert_eq!(fs::read(&path).unwrap(), b"before");
     }
 
@@ -348,8 +332,8 @@ mod tests {
     #[test]
     fn links_are_followed_and_permissions_kept() {
         use std::os::unix::fs::PermissionsExt;
-        let folder = Folder::new("link");
-        let (real, link) = (folder.0.join("real"), folder.0.join("link"));
+        let folder = tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
         fs::write(&real, "before").unwrap();
         fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
@@ -366,17 +350,17 @@ mod tests {
 
     #[test]
     fn a_missing_folder_and_a_folder_are_named_at_once() {
-        let folder = Folder::new("missing");
-        let error = AtomicFile::create(&folder.0.join("no/out"))
+        let folder = tempdir().unwrap();
+        let error = AtomicFile::create(&folder.path().join("no/out"))
             .unwrap_err()
             .to_string();
         assert!(
             error.contains("no/out") && error.contains("create its folder first"),
             "{error}"
         );
-        let error = AtomicFile::create(&folder.0).unwrap_err().to_string();
+        let error = AtomicFile::create(folder.path()).unwrap_err().to_string();
         assert!(error.contains("name a file inside it"), "{error}");
-        assert!(folder.names().is_empty());
+        assert!(names(&folder).is_empty());
     }
 
     #[cfg(target_os = "linux")]
@@ -392,14 +376,14 @@ mod tests {
 
     #[test]
     fn an_exit_without_destructors_can_clean_up() {
-        let folder = Folder::new("unfinished");
-        let file = AtomicFile::create(&folder.0.join("out")).unwrap();
+        let folder = tempdir().unwrap();
+        let file = AtomicFile::create(&folder.path().join("out")).unwrap();
         let temp = file.temp.clone().unwrap();
         assert!(unfinished().contains(&temp));
         std::mem::forget(file);
         // Only this test's file: others may be at work in the same process.
         unfinished().retain(|path| *path != temp);
         fs::remove_file(&temp).unwrap();
-        assert!(folder.names().is_empty());
+        assert!(names(&folder).is_empty());
     }
 }

@@ -6,25 +6,17 @@ use std::process::{Command, Output};
 
 use emel::bench::records::{Generation, Head, Ratios, Record, RecordFile, Status, read_records};
 use emel::bench::stats::{Ratio, Samples};
+use tempfile::{TempDir, tempdir};
 
 /// A folder of its own, removed at the end.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let name = format!("emel-bench-records-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
+    fn new() -> Folder {
+        Folder(tempdir().unwrap())
     }
     fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join(name)
     }
 }
 
@@ -96,16 +88,16 @@ fn write(path: &Path, ratio: f64) {
 
 #[test]
 fn validate_accepts_what_is_written_and_names_what_is_not() {
-    let folder = Folder::new("validate");
+    let folder = Folder::new();
     write(&folder.file("out.jsonl"), 2.0);
-    let output = bench(&["validate", "out.jsonl"], &folder.0);
+    let output = bench(&["validate", "out.jsonl"], folder.0.path());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "out.jsonl: 2 checked, all valid\n");
 
     let good = fs::read_to_string(folder.file("out.jsonl")).unwrap();
     let bad = good.replacen("\"runs\":1", "\"runs\":\"one\"", 1);
     fs::write(folder.file("bad.jsonl"), &bad).unwrap();
-    let output = bench(&["validate", "bad.jsonl", "out.jsonl"], &folder.0);
+    let output = bench(&["validate", "bad.jsonl", "out.jsonl"], folder.0.path());
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(
@@ -118,22 +110,22 @@ fn validate_accepts_what_is_written_and_names_what_is_not() {
     );
     assert_eq!(text(&output.stdout), "out.jsonl: 2 checked, all valid\n");
 
-    let output = bench(&["validate", "none.jsonl"], &folder.0);
+    let output = bench(&["validate", "none.jsonl"], folder.0.path());
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("cannot read none.jsonl"));
-    assert_eq!(bench(&["validate"], &folder.0).status.code(), Some(2));
+    assert_eq!(bench(&["validate"], folder.0.path()).status.code(), Some(2));
 }
 
 #[test]
 fn report_shows_records_and_refuses_others() {
-    let folder = Folder::new("report");
+    let folder = Folder::new();
     write(&folder.file("out.jsonl"), 2.0);
-    let output = bench(&["report", "--format", "md", "out.jsonl"], &folder.0);
+    let output = bench(&["report", "--format", "md", "out.jsonl"], folder.0.path());
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(report.contains("| m | hello_v1 | single (1) | 50.0 | 50.0 | 2.00 (2.00-2.00) |"));
     fs::write(folder.file("bad.jsonl"), "{\"schema\":\"emel-bench/v0\"}\n").unwrap();
-    let output = bench(&["report", "bad.jsonl"], &folder.0);
+    let output = bench(&["report", "bad.jsonl"], folder.0.path());
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);
     assert!(
@@ -144,11 +136,11 @@ fn report_shows_records_and_refuses_others() {
 
 #[test]
 fn a_snapshot_gates() {
-    let folder = Folder::new("snapshot");
+    let folder = Folder::new();
     let with = |mode: &str| {
         bench(
             &["report", "out.jsonl", "--snapshot", "s.jsonl", mode],
-            &folder.0,
+            folder.0.path(),
         )
     };
     write(&folder.file("out.jsonl"), 2.0);
@@ -163,15 +155,18 @@ fn a_snapshot_gates() {
         error.contains("m_hello_v1, single, prefill against llama.cpp: 2.000 fell"),
         "{error}"
     );
-    let output = bench(&["report", "out.jsonl", "--snapshot", "s.jsonl"], &folder.0);
+    let output = bench(
+        &["report", "out.jsonl", "--snapshot", "s.jsonl"],
+        folder.0.path(),
+    );
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
 fn list_shows_what_there_is_and_how_to_obtain_the_rest() {
-    let folder = Folder::new("list");
+    let folder = Folder::new();
     fs::write(folder.file("SmolLM2-135M-Instruct.Q4_1.gguf"), "").unwrap();
-    let output = bench(&["list"], &folder.0);
+    let output = bench(&["list"], folder.0.path());
     let list = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(list.contains("smollm2_135m_single_user_hello_max_tokens_1000_v1"));
@@ -183,7 +178,7 @@ fn list_shows_what_there_is_and_how_to_obtain_the_rest() {
         .display()
         .to_string();
     assert!(line("qwen3-4b-q4_k_m").contains(&synth), "{list}");
-    let output = bench(&["list", "workloads", "--suite", "daily"], &folder.0);
+    let output = bench(&["list", "workloads", "--suite", "daily"], folder.0.path());
     assert_eq!(output.status.code(), Some(2));
     assert!(
         text(&output.stderr).contains("no suite is called `daily`; there are: cold, curves, full")
@@ -192,7 +187,7 @@ fn list_shows_what_there_is_and_how_to_obtain_the_rest() {
 
 #[test]
 fn a_failed_append_leaves_the_file_as_it_was() {
-    let folder = Folder::new("append");
+    let folder = Folder::new();
     let path = folder.file("out.jsonl");
     write(&path, 2.0);
     let mut failed = generation("llama.cpp", None);
@@ -219,9 +214,12 @@ fn recorded() -> String {
 
 #[test]
 fn report_shows_targets_beside_results() {
-    let folder = Folder::new("targets");
+    let folder = Folder::new();
     let file = recorded();
-    let output = bench(&["report", &file, "--targets", "--format", "md"], &folder.0);
+    let output = bench(
+        &["report", &file, "--targets", "--format", "md"],
+        folder.0.path(),
+    );
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let report = text(&output.stdout);
     let row = |parts: &[&str]| {
@@ -260,20 +258,20 @@ fn report_shows_targets_beside_results() {
         "decode_max_tokens_128_v1"
     );
     fs::write(folder.file("own.json"), own).unwrap();
-    let output = bench(&["validate", "own.json"], &folder.0);
+    let output = bench(&["validate", "own.json"], folder.0.path());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let output = bench(&["report", &file, "--targets=own.json"], &folder.0);
+    let output = bench(&["report", &file, "--targets=own.json"], folder.0.path());
     let report = text(&output.stdout);
     assert!(report.starts_with("0 of 1 targets met.\n"), "{report}");
     assert!(report.contains("no [1]") && report.contains("1. nobody is that fast\n"));
 
     let bad = fs::read_to_string(folder.file("own.json")).unwrap();
     fs::write(folder.file("bad.json"), bad.replace("1000", "-1")).unwrap();
-    let output = bench(&["validate", "bad.json"], &folder.0);
+    let output = bench(&["validate", "bad.json"], folder.0.path());
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);
     assert!(error.contains("targets[0].value"), "{error}");
-    let output = bench(&["report", &file, "--targets=bad.json"], &folder.0);
+    let output = bench(&["report", &file, "--targets=bad.json"], folder.0.path());
     assert_eq!(output.status.code(), Some(1));
     let error = text(&output.stderr);
     assert!(
@@ -284,13 +282,13 @@ fn report_shows_targets_beside_results() {
 
 #[test]
 fn curves_draws_what_was_recorded() {
-    let folder = Folder::new("curves");
+    let folder = Folder::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let file = root.join("benchdata/golden/records/growth.jsonl");
     let file = file.display().to_string();
     let output = bench(
         &["curves", &file, "-o", ".", "--link", "pictures"],
-        &folder.0,
+        folder.0.path(),
     );
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let page = text(&output.stdout);
@@ -302,7 +300,7 @@ fn curves_draws_what_was_recorded() {
         assert!(picture.contains("<circle"), "{picture}");
     }
     assert!(page.contains("(root mean square, of their mean)"), "{page}");
-    let output = bench(&["curves", &recorded()], &folder.0);
+    let output = bench(&["curves", &recorded()], folder.0.path());
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);
     assert!(error.contains("no curve: ") && error.contains("scripts/curves.sh"));

@@ -8,30 +8,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::temporary;
 use emel::gguf::TensorType;
 use emel::model::testing::TestModel;
 use emel::trace::Trace;
 use serde_json::{Value, json};
+use tempfile::{TempDir, tempdir};
 
 /// A benchdata folder with a model beside it; gone when dropped.
-struct Bench(PathBuf);
+struct Bench(TempDir);
 
 const HELLO: &str = "tiny_hello_v1";
 const COLD: &str = "tiny_cold_v1";
 
 impl Bench {
     fn new() -> Self {
-        let root = temporary("bench");
+        let bench = Bench(tempdir().expect("a folder"));
         for folder in ["workloads", "prompts", "backends"] {
-            fs::create_dir_all(root.join("benchdata").join(folder)).expect("a folder");
+            fs::create_dir_all(bench.file("benchdata").join(folder)).expect("a folder");
         }
-        fs::create_dir_all(root.join("models")).expect("a folder");
-        let bench = Bench(root);
+        fs::create_dir(bench.file("models")).expect("a folder");
         let model = TestModel::new("llama", TensorType::Q8_0);
         model
             .file()
-            .write(&bench.0.join("models/tiny.gguf"))
+            .write(&bench.file("models/tiny.gguf"))
             .expect("a model");
         bench.write(
             "models.json",
@@ -42,7 +41,7 @@ impl Bench {
                  "obtain": "emel-bench synth -o {file}", "kind": "base", "synth": null},
             ]}),
         );
-        fs::write(bench.0.join("benchdata/prompts/hello.txt"), "the thing\n").expect("a prompt");
+        fs::write(bench.file("benchdata/prompts/hello.txt"), "the thing\n").expect("a prompt");
         bench.workload(HELLO, "tiny", "warm");
         bench.workload(COLD, "tiny", "cold");
         bench.workload("absent_hello_v1", "absent", "warm");
@@ -50,9 +49,13 @@ impl Bench {
         bench
     }
 
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
     fn write(&self, name: &str, value: &Value) {
         let text = serde_json::to_string_pretty(value).expect("JSON");
-        fs::write(self.0.join("benchdata").join(name), text).expect("a file");
+        fs::write(self.file("benchdata").join(name), text).expect("a file");
     }
 
     fn workload(&self, id: &str, model: &str, process: &str) {
@@ -82,10 +85,10 @@ impl Bench {
         let mut command = Command::new(env!("CARGO_BIN_EXE_emel-bench"));
         command
             .arg("run")
-            .args(["--benchdata".as_ref(), self.0.join("benchdata").as_os_str()])
-            .args(["--models-dir".as_ref(), self.0.join("models").as_os_str()])
+            .args(["--benchdata".as_ref(), self.file("benchdata").as_os_str()])
+            .args(["--models-dir".as_ref(), self.file("models").as_os_str()])
             .args(arguments)
-            .env("EMEL_CACHE_DIR", self.0.join("cache"))
+            .env("EMEL_CACHE_DIR", self.file("cache"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -116,20 +119,13 @@ impl Bench {
     }
 
     fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
+        self.file(name).display().to_string()
     }
 
     fn records(&self, name: &str) -> Vec<Value> {
-        let text = fs::read_to_string(self.0.join(name)).expect("records");
+        let text = fs::read_to_string(self.file(name)).expect("records");
         let parse = |line| serde_json::from_str(line).expect("a JSON line");
         text.lines().map(parse).collect()
-    }
-}
-
-impl Drop for Bench {
-    fn drop(&mut self) {
-        // What cannot be removed is in the system's temporary folder.
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -186,7 +182,7 @@ fn both_engines_are_recorded_in_both_lanes_with_their_traces() {
         }
         for record in records.iter().filter(|record| record["lane"] == lane) {
             let name = record["trace"].as_str().expect("a trace");
-            let text = fs::read_to_string(bench.0.join("out.jsonl.traces").join(name)).expect(name);
+            let text = fs::read_to_string(bench.file("out.jsonl.traces").join(name)).expect(name);
             let trace = Trace::parse(&text).expect("a valid trace");
             assert_eq!(trace.tokens.len(), 6);
             assert_eq!(trace.header.workload_id, HELLO);
@@ -228,7 +224,7 @@ fn emel_alone_and_appended() {
     let both = fs::read_to_string(&out).expect("records");
     assert!(both.starts_with(&first));
     assert_eq!(both.lines().count(), 2);
-    let traces = fs::read_dir(bench.0.join("out.jsonl.traces")).expect("traces");
+    let traces = fs::read_dir(bench.file("out.jsonl.traces")).expect("traces");
     assert_eq!(traces.count(), 2);
     fs::write(&out, "no record\n").expect("a file");
     bench.fails(&appended, 1, &["out.jsonl:1:", "nothing is appended"]);
@@ -347,8 +343,7 @@ fn a_run_that_is_ended_leaves_the_old_records_and_says_what_is_missing() {
     let before = fs::read_to_string(&out).expect("records");
     let trace = bench.records("out.jsonl")[0]["trace"].clone();
     let trace = bench
-        .0
-        .join("out.jsonl.traces")
+        .file("out.jsonl.traces")
         .join(trace.as_str().expect("a name"));
 
     let output = end_midway(&bench, &out, "INT");
@@ -358,7 +353,7 @@ fn a_run_that_is_ended_leaves_the_old_records_and_says_what_is_missing() {
     assert!(errors.contains("tiny_hello_v1 multithreaded"), "{errors}");
     assert_eq!(fs::read_to_string(&out).expect("records"), before);
     assert!(trace.is_file());
-    let traces = fs::read_dir(bench.0.join("out.jsonl.traces")).expect("traces");
+    let traces = fs::read_dir(bench.file("out.jsonl.traces")).expect("traces");
     assert_eq!(traces.count(), 1, "the ended run's traces are gone");
 
     let output = end_midway(&bench, &out, "KILL");
@@ -366,7 +361,7 @@ fn a_run_that_is_ended_leaves_the_old_records_and_says_what_is_missing() {
     assert_eq!(fs::read_to_string(&out).expect("records"), before);
     assert!(trace.is_file());
     bench.succeeds(&flags);
-    let left = fs::read_dir(bench.0.join("out.jsonl.traces")).expect("traces");
+    let left = fs::read_dir(bench.file("out.jsonl.traces")).expect("traces");
     assert_eq!(left.count(), 1, "the next run sweeps up");
 }
 

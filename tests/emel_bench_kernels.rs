@@ -2,17 +2,17 @@
 //! that are small shell scripts, and what becomes of their answers and their deaths.
 
 use emel::bench::records::{Kernel, Record, Status, read_records};
-use std::path::PathBuf;
 use std::process::{Command, Output};
+use tempfile::{TempDir, tempdir};
 
 /// A folder of its own, removed at the end.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("emel-bench-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(path.join("backends")).expect("a folder");
-        Folder(path)
+    fn new() -> Self {
+        let folder = tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("backends")).expect("a folder");
+        Folder(folder)
     }
 
     /// A reference that runs `script`.
@@ -23,15 +23,15 @@ impl Folder {
             "capabilities": ["kernels", "barrier"],
             "configs": [{"name": "only", "sets": ["best"]}],
         });
-        let path = self.0.join("backends/fake.json");
+        let path = self.0.path().join("backends/fake.json");
         std::fs::write(path, manifest.to_string()).expect("a manifest");
     }
 
     fn bench(&self, arguments: &[&str]) -> (Output, Vec<Record>) {
-        let output = self.0.join("records.jsonl");
+        let output = self.0.path().join("records.jsonl");
         let ran = Command::new(env!("CARGO_BIN_EXE_emel-bench"))
             .args(arguments)
-            .env("EMEL_BENCHDATA", &self.0)
+            .env("EMEL_BENCHDATA", self.0.path())
             .arg("-o")
             .arg(&output)
             .output()
@@ -42,13 +42,6 @@ impl Folder {
             Vec::new()
         };
         (ran, records)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // A leftover folder harms nobody.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -78,7 +71,7 @@ fn kernels(records: &[Record]) -> Vec<&Kernel> {
 
 #[test]
 fn a_case_is_recorded_for_both_sides_with_their_ratio() {
-    let folder = Folder::new("both");
+    let folder = Folder::new();
     folder.reference(
         "while read x; do case $x in \
          *prepare*) echo '{\"engine\":\"fake\",\"engine_version\":\"7\",\"isa\":\"i\",\"variant\":\"v\"}';; \
@@ -104,7 +97,7 @@ fn a_case_is_recorded_for_both_sides_with_their_ratio() {
 
 #[test]
 fn a_reference_that_dies_is_recorded_and_the_run_goes_on() {
-    let folder = Folder::new("dies");
+    let folder = Folder::new();
     folder.reference("read x; echo last words >&2; kill -ILL $$");
     let (ran, records) = folder.bench(&CASE);
     assert!(ran.status.success());
@@ -126,7 +119,7 @@ fn a_reference_that_dies_is_recorded_and_the_run_goes_on() {
 
 #[test]
 fn a_filter_that_fits_nothing_is_a_usage_error_and_writes_nothing() {
-    let folder = Folder::new("filter");
+    let folder = Folder::new();
     let (ran, records) = folder.bench(&["kernels", "--filter", "no such", "--reference", "none"]);
     assert_eq!(ran.status.code(), Some(2));
     assert!(records.is_empty());
@@ -136,7 +129,7 @@ fn a_filter_that_fits_nothing_is_a_usage_error_and_writes_nothing() {
 
 #[test]
 fn every_machine_and_meeting_has_a_record() {
-    let folder = Folder::new("machines");
+    let folder = Folder::new();
     folder.reference("while read x; do echo '{\"ns\":[1e12],\"operations\":3}'; done");
     let arguments = ["machines", "-t2", "-n2", "--reference", "fake"];
     let (ran, records) = folder.bench(&arguments);

@@ -6,7 +6,6 @@
 use emel::gguf::write::GgufWriter;
 use emel::gguf::{Gguf, TensorType, Value};
 use std::fs;
-use std::path::PathBuf;
 
 const ROUNDS: u32 = 20_000;
 
@@ -148,20 +147,10 @@ fn peak_kib() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse().ok()
 }
 
-struct TempDir(PathBuf);
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _left_behind = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn damaged_files_never_panic_or_take_memory() {
-    let dir = std::env::temp_dir().join(format!("emel-gguf-mutations-{}", std::process::id()));
-    fs::create_dir_all(&dir).expect("a temporary directory");
-    let dir = TempDir(dir);
-    let path = dir.0.join("damaged.gguf");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("damaged.gguf");
     let whole = valid();
     fs::write(&path, &whole).expect("room for a small file");
     use_all(&Gguf::open(&path).expect("the file is valid"));

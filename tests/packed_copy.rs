@@ -8,17 +8,17 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::{TempDir, tempdir};
 
 /// A folder of its own with a link to a model, removed at the end.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
     fn with(name: &str) -> (Folder, PathBuf, PathBuf) {
-        let folder = common::temporary("packed");
-        fs::create_dir(&folder).expect("a folder");
-        let model = folder.join("model.gguf");
+        let folder = tempdir().expect("a folder");
+        let model = folder.path().join("model.gguf");
         symlink(common::model(name), &model).expect("a link");
-        let copy = folder.join("model.gguf.emel-packed");
+        let copy = folder.path().join("model.gguf.emel-packed");
         (Folder(folder), model, copy)
     }
 
@@ -35,12 +35,6 @@ impl Folder {
             .collect();
         names.sort();
         names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -95,6 +89,16 @@ fn a_copy_is_made_once_and_gives_the_same_bits() {
         assert_eq!(made, after, "it was made again");
         assert_eq!(folder.names(), ["model.gguf", "model.gguf.emel-packed"]);
     }
+}
+
+#[test]
+fn what_follows_a_copy_is_not_read() {
+    let (_folder, model, copy) = Folder::with(common::SMOLLM2);
+    let (plain, _) = run(&model, PACKED);
+    let file = fs::File::options().write(true).open(&copy);
+    let longer = file.and_then(|file| file.set_len(1 << 40));
+    longer.expect("a file with a hole");
+    assert_eq!(run(&model, PACKED), (plain, vec![]));
 }
 
 #[test]

@@ -4,13 +4,13 @@
 mod common;
 
 use common::plain::{Plain, Settings, manifest};
-use common::temporary;
 use emel::bench::protocol::StopRule;
 use emel::gguf::TensorType;
 use emel::model::testing::{TemporaryModel, TestModel};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+use tempfile::{TempDir, tempdir};
 
 const TEXT: &str = "the thing in the ring is the thing that rings the other thing in";
 
@@ -34,21 +34,16 @@ fn twins() -> TemporaryModel {
 }
 
 /// A folder of backends that holds the example with these configurations (name and defect).
-struct Backends(PathBuf);
+struct Backends(TempDir);
 
 impl Backends {
     fn new(configs: &[(&str, &str)]) -> Self {
-        let folder = temporary("benchdata");
-        std::fs::create_dir_all(folder.join("backends")).expect("a folder");
+        let folder = tempdir().expect("a folder");
+        let backends = folder.path().join("backends");
+        std::fs::create_dir(&backends).expect("a folder");
         let text = manifest("plain", configs).to_string();
-        std::fs::write(folder.join("backends/plain.json"), text).expect("a manifest");
+        std::fs::write(backends.join("plain.json"), text).expect("a manifest");
         Backends(folder)
-    }
-}
-
-impl Drop for Backends {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -58,7 +53,7 @@ fn compare(model: &Path, backends: &Backends, more: &[&str]) -> (i32, Value) {
         .args(["run", "--json", "-r", "plain", "-t", "2", "-p", TEXT, "-m"])
         .arg(model)
         .arg("--benchdata")
-        .arg(&backends.0)
+        .arg(backends.0.path())
         .args(more)
         .output()
         .expect("emel-compare runs");

@@ -3,24 +3,23 @@
 
 mod common;
 
-use common::{emel_run, temporary};
+use common::emel_run;
 use emel::bench::synth::mix::MIXES;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use tempfile::{TempDir, tempdir};
 
 /// An empty folder that goes at the end.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = temporary(name);
-        fs::create_dir_all(&path).expect("a temporary folder");
-        Folder(path)
+    fn new() -> Folder {
+        Folder(tempdir().expect("a temporary folder"))
     }
     fn file(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
+        self.0.path().join(name).display().to_string()
     }
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("the folder");
@@ -28,12 +27,6 @@ impl Folder {
         names
             .map(|name| name.to_string_lossy().into_owned())
             .collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -64,7 +57,7 @@ fn fails(command: Command, code: i32, words: &[&str]) {
 
 #[test]
 fn it_writes_a_model_and_says_its_digest() {
-    let folder = Folder::new("synth-writes");
+    let folder = Folder::new();
     let file = folder.file("new/folder/a.gguf");
     let arguments = [
         "--shape", "test", "--quant", "q8_0", "--seed", "1", "-o", &file,
@@ -92,7 +85,7 @@ fn it_writes_a_model_and_says_its_digest() {
 
 #[test]
 fn unknown_names_are_answered_with_the_known() {
-    let folder = Folder::new("synth-names");
+    let folder = Folder::new();
     let file = folder.file("a.gguf");
     fails(
         synth(&["--shape", "qwen9", "--quant", "q8_0", "-o", &file]),
@@ -131,7 +124,7 @@ fn unknown_names_are_answered_with_the_known() {
 
 #[test]
 fn a_missing_vocabulary_names_the_cure() {
-    let folder = Folder::new("synth-vocabulary");
+    let folder = Folder::new();
     let file = folder.file("a.gguf");
     for (shape, fetched) in [
         ("qwen3-4b", "scripts/fetch_models.sh vocab"),
@@ -158,8 +151,8 @@ fn a_missing_vocabulary_names_the_cure() {
 
 #[test]
 fn places_that_cannot_be_written_are_named() {
-    let folder = Folder::new("synth-places");
-    let here = folder.0.display().to_string();
+    let folder = Folder::new();
+    let here = folder.0.path().display().to_string();
     let shape = ["--shape", "test", "--quant", "q8_0", "-o"];
     let to = |place: &str| synth(&[&shape[..], &[place]].concat());
     fails(to(&here), 1, &[&here, "name a file inside it"]);
@@ -178,7 +171,7 @@ fn places_that_cannot_be_written_are_named() {
 
 /// Waits for a file of the run to appear, then sends the signal.
 fn interrupted(signal: &str, code: i32) {
-    let folder = Folder::new(&format!("synth{signal}"));
+    let folder = Folder::new();
     let file = folder.file("a.gguf");
     fs::write(&file, "before").expect("a file");
     let mut command = synth(&["--shape", "smollm2-135m", "--quant", "q4_k_m", "-o", &file]);
@@ -240,7 +233,7 @@ fn llama_cpp_accepts_every_mixture() {
         );
         return;
     };
-    let folder = Folder::new("synth-reference");
+    let folder = Folder::new();
     let file = folder.file("a.gguf");
     for mix in &MIXES {
         let made = output(synth(&[

@@ -310,17 +310,20 @@ mod tests {
     use super::*;
     use crate::bench::report::tests::pair;
     use std::fs;
+    use tempfile::{TempDir, tempdir};
 
-    struct Place(PathBuf);
+    struct Place(TempDir);
 
     impl Place {
-        fn new(name: &str) -> Place {
-            let name = format!("emel-snapshot-{name}-{}.jsonl", std::process::id());
-            Place(std::env::temp_dir().join(name))
+        fn new() -> Place {
+            Place(tempdir().unwrap())
+        }
+        fn file(&self) -> PathBuf {
+            self.0.path().join("snapshot.jsonl")
         }
         fn apply(&self, check: bool, records: &[Record]) -> Result<(), String> {
             let args = SnapshotArgs {
-                snapshot: Some(self.0.clone()),
+                snapshot: Some(self.file()),
                 check,
                 update: !check,
             };
@@ -328,15 +331,9 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
-        fn drop(&mut self) {
-            let _ = fs::remove_file(&self.0);
-        }
-    }
-
     #[test]
     fn a_ratio_that_falls_is_named() {
-        let place = Place::new("fall");
+        let place = Place::new();
         place.apply(false, &pair("a_v1", 2.0)).unwrap();
         place.apply(true, &pair("a_v1", 2.0)).unwrap();
         place.apply(true, &pair("a_v1", 3.0)).unwrap();
@@ -353,12 +350,12 @@ mod tests {
 
     #[test]
     fn a_row_that_is_missing_fails_and_a_new_one_does_not() {
-        let place = Place::new("missing");
+        let place = Place::new();
         let mut both = pair("a_v1", 2.0);
         both.extend(pair("b_v1", 1.5));
         place.apply(false, &pair("a_v1", 2.0)).unwrap();
         place.apply(true, &both).unwrap();
-        let comparison = compare(&read(&place.0).unwrap(), &rows(&both));
+        let comparison = compare(&read(&place.file()).unwrap(), &rows(&both));
         assert_eq!((comparison.held, comparison.new.len()), (2, 2));
         place.apply(false, &both).unwrap();
         let error = place.apply(true, &pair("a_v1", 2.0)).unwrap_err();
@@ -380,27 +377,30 @@ mod tests {
 
     #[test]
     fn updates_keep_tolerances_and_name_what_they_drop() {
-        let place = Place::new("update");
+        let place = Place::new();
         let mut both = pair("a_v1", 2.0);
         both.extend(pair("b_v1", 1.5));
         place.apply(false, &both).unwrap();
-        let text = fs::read_to_string(&place.0).unwrap();
-        fs::write(&place.0, text.replacen("0.1", "0.25", 1)).unwrap();
-        let dropped = update(&place.0, &pair("a_v1", 1.0)).unwrap();
+        let text = fs::read_to_string(place.file()).unwrap();
+        fs::write(place.file(), text.replacen("0.1", "0.25", 1)).unwrap();
+        let dropped = update(&place.file(), &pair("a_v1", 1.0)).unwrap();
         assert_eq!(dropped.len(), 2);
-        let kept = read(&place.0).unwrap();
+        let kept = read(&place.file()).unwrap();
         assert_eq!((kept[0].ratio, kept[0].tolerance), (1.0, 0.25));
         assert_eq!((kept[1].ratio, kept[1].tolerance), (1.0, DEFAULT_TOLERANCE));
-        let before = fs::read_to_string(&place.0).unwrap();
-        assert!(matches!(update(&place.0, &[]), Err(BenchError::Usage(_))));
-        assert_eq!(fs::read_to_string(&place.0).unwrap(), before);
+        let before = fs::read_to_string(place.file()).unwrap();
+        assert!(matches!(
+            update(&place.file(), &[]),
+            Err(BenchError::Usage(_))
+        ));
+        assert_eq!(fs::read_to_string(place.file()).unwrap(), before);
     }
 
     #[test]
     fn a_bad_snapshot_is_named_with_its_line() {
-        let place = Place::new("bad");
+        let place = Place::new();
         place.apply(false, &pair("a_v1", 2.0)).unwrap();
-        let good = fs::read_to_string(&place.0).unwrap();
+        let good = fs::read_to_string(place.file()).unwrap();
         let first = good.lines().next().unwrap();
         for (line, problem) in [
             (first.to_owned(), "an earlier line has the same row"),
@@ -415,15 +415,15 @@ mod tests {
             (first.replace("lane", "lain"), "unknown field `lain`"),
             ("{".to_owned(), "not JSON: EOF"),
         ] {
-            fs::write(&place.0, format!("{good}{line}\n")).unwrap();
-            let error = read(&place.0).unwrap_err().to_string();
+            fs::write(place.file(), format!("{good}{line}\n")).unwrap();
+            let error = read(&place.file()).unwrap_err().to_string();
             assert!(
                 error.contains(".jsonl:3: ") && error.contains(problem),
                 "{error}"
             );
         }
         let idle = SnapshotArgs {
-            snapshot: Some(place.0.clone()),
+            snapshot: Some(place.file()),
             ..SnapshotArgs::default()
         };
         assert!(matches!(idle.prepare(), Err(BenchError::Usage(_))));

@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::TempDir;
 
 /// A file that cannot be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub struct ScratchError {
 
 /// The folder.
 #[derive(Debug)]
-pub struct Scratch(PathBuf);
+pub struct Scratch(TempDir);
 
 impl Scratch {
     /// Makes it.
@@ -27,26 +27,17 @@ impl Scratch {
     /// # Errors
     /// [`ScratchError`].
     pub fn new() -> Result<Self, ScratchError> {
-        static MADE: AtomicUsize = AtomicUsize::new(0);
-        let count = MADE.fetch_add(1, Ordering::Relaxed);
-        let name = format!("emel-compare-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        match fs::create_dir_all(&path) {
-            Ok(()) => Ok(Scratch(path)),
-            Err(source) => Err(ScratchError { path, source }),
-        }
+        let made = tempfile::Builder::new().prefix("emel-compare-").tempdir();
+        let made = made.map_err(|source| ScratchError {
+            path: std::env::temp_dir(),
+            source,
+        })?;
+        Ok(Scratch(made))
     }
 
     /// A file in it.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed is the system's to clear.
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join(name)
     }
 }
 

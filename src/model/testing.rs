@@ -6,8 +6,8 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
+use tempfile::TempPath;
 
 use crate::gguf::write::{GgufWriter, WriteError};
 use crate::gguf::{TensorType, Value};
@@ -370,34 +370,26 @@ impl TestFile {
     ///
     /// As [`TestFile::write`].
     pub fn write_temporary(&self) -> Result<TemporaryModel, WriteError> {
-        static COUNT: AtomicUsize = AtomicUsize::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("emel-test-{}-{count}.gguf", std::process::id());
-        let file = TemporaryModel {
-            path: std::env::temp_dir().join(name),
-        };
-        self.write(&file.path)?;
-        Ok(file)
+        let path = tempfile::Builder::new()
+            .prefix("emel-test-")
+            .suffix(".gguf")
+            .tempfile()?
+            .into_temp_path();
+        self.write(&path)?;
+        Ok(TemporaryModel { path })
     }
 }
 
 /// A model file that is deleted when this is dropped.
 #[derive(Debug)]
 pub struct TemporaryModel {
-    path: PathBuf,
+    path: TempPath,
 }
 
 impl TemporaryModel {
     /// Where the file lies.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-}
-
-impl Drop for TemporaryModel {
-    fn drop(&mut self) {
-        // A file that is already gone is no loss, and a drop has nobody to tell.
-        let _ = fs::remove_file(&self.path);
     }
 }
 

@@ -43,7 +43,8 @@ mod tests {
 
     #[test]
     fn the_named_folder_counts_alone_then_here_then_the_tree() {
-        let root = std::env::temp_dir().join(format!("emel-locate-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
         let file_in = |folder: &str| {
             let folder = root.join(folder);
             std::fs::create_dir_all(&folder).unwrap();
@@ -68,6 +69,5 @@ mod tests {
             first_present(Some(OsString::new()), &here, None),
             Some(beside)
         );
-        std::fs::remove_dir_all(&root).unwrap();
     }
 }

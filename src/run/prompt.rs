@@ -122,11 +122,11 @@ mod tests {
     fn one_newline_is_dropped_but_not_of_binary_files() {
         assert_eq!(from_stdin(b"a\nb\n\n").unwrap(), "a\nb\n");
         assert_eq!(from_stdin(b"").unwrap(), "");
-        let path = std::env::temp_dir().join(format!("emel-prompt-{}", std::process::id()));
-        std::fs::write(&path, "héllo\n").unwrap();
+        let place = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&place, "héllo\n").unwrap();
+        let path = place.path().to_owned();
         let file = read_source(&Source::File(path.clone())).unwrap();
-        let binary = read_source(&Source::Binary(path.clone())).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let binary = read_source(&Source::Binary(path)).unwrap();
         assert_eq!((file.as_str(), binary.as_str()), ("héllo", "héllo\n"));
         assert_eq!(read_source(&Source::Text("t\n".into())).unwrap(), "t\n");
     }

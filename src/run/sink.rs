@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn the_transcript_has_everything_and_the_checksum_the_generated_part() {
-        let path = std::env::temp_dir().join(format!("emel-sink-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("transcript");
         let mut out = Vec::new();
         let mut sums = Checksums::default();
         let mut sink = TextSink::new(&mut out, Some(AtomicFile::create(&path).unwrap()));
@@ -106,7 +107,6 @@ mod tests {
         assert_eq!(sink.generated("", &mut sums).unwrap(), Written::Out);
         sink.finish().unwrap();
         let transcript = std::fs::read_to_string(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
         assert_eq!(
             (out.as_slice(), transcript.as_str()),
             (&b"prompt answer"[..], "prompt answer")

@@ -1,6 +1,7 @@
 //! What is written is read back, bit for bit; what is broken is named.
 
 use std::path::PathBuf;
+use tempfile::{TempDir, tempdir};
 
 use super::*;
 
@@ -19,11 +20,11 @@ fn header() -> TraceHeader {
     }
 }
 
-fn file(name: &str) -> PathBuf {
-    std::env::temp_dir().join(format!(
-        "emel-trace-{name}-{}.tokens.txt",
-        std::process::id()
-    ))
+/// A folder of its own, and a trace in it that is not there yet.
+fn place() -> (TempDir, PathBuf) {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("x.tokens.txt");
+    (folder, path)
 }
 
 const GOOD: &str = "\
@@ -45,7 +46,7 @@ const GOOD: &str = "\
 
 #[test]
 fn the_file_is_as_documented() {
-    let path = file("form");
+    let (_folder, path) = place();
     let mut trace = TraceWriter::create(&path, &header(), &[1, 504, 3575]).unwrap();
     trace
         .token(2056, 18.40625, &[(253, 17.5), (260, 16.25)])
@@ -54,7 +55,6 @@ fn the_file_is_as_documented() {
     assert!(!path.exists());
     trace.finish("length").unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
     let expected = format!(
         "# emel-token-trace/v1\n# engine=emel\n# engine_version=0.1.0\n# model_sha256={}\n\
          # workload_id=-\n# lane=-\n# threads=2\n# isa=avx512\n# route=auto\n\
@@ -67,7 +67,7 @@ fn the_file_is_as_documented() {
 
 #[test]
 fn logits_keep_their_bits() {
-    let path = file("bits");
+    let (_folder, path) = place();
     let odd = [
         0.1,
         -0.0,
@@ -83,7 +83,6 @@ fn logits_keep_their_bits() {
     }
     trace.finish("two\nlines").unwrap();
     let back = Trace::read(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
     assert_eq!(back.header, header());
     assert_eq!((back.prompt.len(), back.stop.as_str()), (0, "two lines"));
     for (token, logit) in back.tokens.iter().zip(odd) {
@@ -95,7 +94,7 @@ fn logits_keep_their_bits() {
 
 #[test]
 fn dropped_it_leaves_nothing() {
-    let path = file("drop");
+    let (_folder, path) = place();
     drop(TraceWriter::create(&path, &header(), &[1]).unwrap());
     assert!(!path.exists());
 }
@@ -236,7 +235,7 @@ fn logits_that_are_no_numbers_are_named() {
 
 #[test]
 fn files_that_are_no_text_or_no_traces_are_named() {
-    let path = file("bytes");
+    let (_folder, path) = place();
     let check = |bytes: &[u8], expected: &str| {
         std::fs::write(&path, bytes).unwrap();
         let error = Trace::read(&path).unwrap_err().to_string();
@@ -251,16 +250,13 @@ fn files_that_are_no_text_or_no_traces_are_named() {
     // Longer than what is looked at first, and not text: a model.
     check(&[0x80; 4096], ".tokens.txt:1: not a token trace");
     check(b"", ".tokens.txt:1: is empty");
-    std::fs::remove_file(&path).unwrap();
     let folder = Trace::read(&std::env::temp_dir()).unwrap_err().to_string();
     assert!(folder.contains(": cannot be read: "), "{folder}");
 }
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let error = Trace::read(&file("absent")).unwrap_err().to_string();
-    assert!(
-        error.contains("emel-trace-absent") && error.contains(".tokens.txt: cannot be read"),
-        "{error}"
-    );
+    let (_folder, path) = place();
+    let error = Trace::read(&path).unwrap_err().to_string();
+    assert!(error.contains("x.tokens.txt: cannot be read"), "{error}");
 }

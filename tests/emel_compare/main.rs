@@ -12,11 +12,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::temporary;
 use emel::bench::validate::validate_file;
 use emel::model::testing::{TestFile, vocabulary};
 use emel::trace::{TraceHeader, TraceWriter};
 use serde_json::{Value, json};
+use tempfile::{TempDir, tempdir};
 
 /// Tokens of the test vocabulary.
 const BOS: u32 = 1;
@@ -29,14 +29,13 @@ const HE: u32 = 287;
 const SPACE_T: u32 = 286;
 
 /// A folder with a vocabulary and an empty library; gone when dropped.
-struct Place(PathBuf);
+struct Place(TempDir);
 
 impl Place {
     fn new() -> Self {
-        let root = temporary("compare");
-        fs::create_dir_all(root.join("benchdata/workloads")).expect("a folder");
-        fs::create_dir_all(root.join("benchdata/prompts")).expect("a folder");
-        let place = Place(root);
+        let place = Place(tempdir().expect("a folder"));
+        fs::create_dir_all(place.path("benchdata/workloads")).expect("a folder");
+        fs::create_dir_all(place.path("benchdata/prompts")).expect("a folder");
         let mut file = TestFile::new("llama");
         for (key, value) in vocabulary(300) {
             file.set(key, value);
@@ -47,7 +46,7 @@ impl Place {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
 
     fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
@@ -73,7 +72,7 @@ impl Place {
             .args(arguments)
             .current_dir(&self.0)
             .env("EMEL_BENCHDATA", self.path("benchdata"))
-            .env("EMEL_MODELS_DIR", &self.0)
+            .env("EMEL_MODELS_DIR", self.0.path())
             .env("EMEL_CACHE_DIR", self.path("cache"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -122,13 +121,6 @@ fn check(arguments: &[&str], output: &Output, code: i32) -> (String, String) {
     );
     assert!(!errors.contains("panicked"), "{errors}");
     (out, errors)
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // What cannot be removed is in the system's temporary folder.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 /// A stream to be written.

@@ -254,16 +254,9 @@ mod tests {
     }
 
     fn read(value: &Value) -> Result<BackendManifest, String> {
-        let folder = std::env::temp_dir().join(format!(
-            "emel-backend-{}-{:?}",
-            std::process::id(),
-            std::thread::current().id()
-        ));
-        std::fs::create_dir_all(&folder).unwrap();
-        let file = folder.join("x.json");
-        std::fs::write(&file, value.to_string()).unwrap();
-        let read = BackendManifest::read_all(&folder).map_err(|error| error.to_string());
-        std::fs::remove_dir_all(&folder).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("x.json"), value.to_string()).unwrap();
+        let read = BackendManifest::read_all(folder.path()).map_err(|error| error.to_string());
         read.map(|mut all| all.remove(0))
     }
 

@@ -75,9 +75,9 @@ mod tests {
     use serde_json::json;
 
     fn sides(reference: &str, config: &str, program: &str) -> Result<Vec<String>, String> {
-        let name = format!("emel-reference-{}-{reference}-{config}", std::process::id());
-        let root = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(root.join("backends")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        std::fs::create_dir(root.join("backends")).unwrap();
         let manifest = json!({
             "schema": "emel-backend/v1", "id": "x", "name": "X", "engine": "x",
             "command": [program], "build_command": "make x", "capabilities": ["kernels"],
@@ -88,11 +88,10 @@ mod tests {
         let args = ReferenceArgs {
             reference: reference.to_owned(),
             reference_config: config.to_owned(),
-            benchdata: Some(root.clone()),
+            benchdata: Some(root.to_owned()),
         };
         let place = args.place().unwrap();
         let sides = args.sides("kernels", &place, &Interrupt::default());
-        std::fs::remove_dir_all(&root).unwrap();
         let sides = sides.map_err(|error| error.to_string())?;
         Ok(sides.iter().map(|side| side.config.name.clone()).collect())
     }

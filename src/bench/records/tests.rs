@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::PathBuf;
+use tempfile::{TempDir, tempdir};
 
 use super::*;
 use crate::bench::stats::{Ratio, Samples};
@@ -221,17 +222,14 @@ fn numbers_that_json_has_not_become_null() {
 }
 
 /// A file in a folder of its own, both removed at the end.
-struct Place(PathBuf);
+struct Place(TempDir);
 
 impl Place {
-    fn new(name: &str) -> Place {
-        let name = format!("emel-records-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        Place(folder)
+    fn new() -> Place {
+        Place(tempdir().unwrap())
     }
     fn file(&self) -> PathBuf {
-        self.0.join("out.jsonl")
+        self.0.path().join("out.jsonl")
     }
     fn write(&self, records: &[Record], append: bool) -> Result<(), String> {
         let mut file = RecordFile::begin(&self.file(), append).map_err(|e| e.to_string())?;
@@ -241,15 +239,9 @@ impl Place {
     }
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn files_are_replaced_or_appended_to() {
-    let place = Place::new("append");
+    let place = Place::new();
     let all = examples();
     place.write(&all[..2], true).unwrap();
     place.write(&all[2..4], true).unwrap();
@@ -265,7 +257,7 @@ fn files_are_replaced_or_appended_to() {
 
 #[test]
 fn nothing_is_appended_to_what_is_not_records() {
-    let place = Place::new("refuse");
+    let place = Place::new();
     let all = examples();
     place.write(&all[..2], false).unwrap();
     let mut text = fs::read_to_string(place.file()).unwrap();

@@ -7,28 +7,20 @@ use crate::model;
 use crate::oracle::{Oracle, Want};
 use std::fs;
 use std::path::Path;
+use tempfile::{TempDir, tempdir};
 
 /// A folder of its own, removed at the end.
-struct Folder(PathBuf);
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Self {
-        let name = format!("emel-synth-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Folder(path)
+    fn new() -> Self {
+        Folder(tempdir().unwrap())
     }
     fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
     fn is_empty(&self) -> bool {
         fs::read_dir(&self.0).unwrap().next().is_none()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -49,7 +41,7 @@ fn go_on(_: Position) -> ControlFlow<()> {
 /// Benchmarks name these files by digest: the recipe may not change, on any machine.
 #[test]
 fn the_bytes_are_a_contract() {
-    let folder = Folder::new("contract");
+    let folder = Folder::new();
     let file = folder.file("a.gguf");
     for (mix, sha256) in [
         (
@@ -71,7 +63,7 @@ fn the_bytes_are_a_contract() {
 
 #[test]
 fn threads_change_nothing_and_seeds_everything() {
-    let folder = Folder::new("threads");
+    let folder = Folder::new();
     let file = folder.file("a.gguf");
     let digest = |threads, seed| {
         let spec = SynthSpec {
@@ -90,7 +82,7 @@ fn threads_change_nothing_and_seeds_everything() {
 
 #[test]
 fn every_mixture_is_a_model_of_the_engine() {
-    let folder = Folder::new("mixtures");
+    let folder = Folder::new();
     let file = folder.file("a.gguf");
     for mix in &MIXES {
         write(&spec(mix.name), &file, go_on).unwrap();
@@ -166,7 +158,7 @@ fn llama_rotation_is_scaled() {
 /// and they depend on more than the last token.
 #[test]
 fn nothing_dies_or_explodes_over_many_layers() {
-    let folder = Folder::new("deep");
+    let folder = Folder::new();
     let file = folder.file("a.gguf");
     let gemma = Shape::find("gemma3-1b").unwrap().family;
     for family in [Family::Llama { scaling: None }, Family::Qwen3, gemma] {
@@ -201,7 +193,7 @@ fn nothing_dies_or_explodes_over_many_layers() {
 
 #[test]
 fn stopped_it_leaves_what_was_there() {
-    let folder = Folder::new("stopped");
+    let folder = Folder::new();
     let file = folder.file("a.gguf");
     fs::write(&file, "before").unwrap();
     let stop = |position: Position| {
@@ -219,7 +211,7 @@ fn stopped_it_leaves_what_was_there() {
 
 #[test]
 fn progress_ends_at_the_total() {
-    let folder = Folder::new("progress");
+    let folder = Folder::new();
     let mut last = None;
     let written = write(&spec("q8_0"), &folder.file("a.gguf"), |position| {
         last = Some(position);
@@ -241,9 +233,7 @@ fn a_full_disk_is_one_clear_line() {
 
 /// What `vocabulary::keys` says of a file with these pairs, for the test shape.
 fn keys_of(pairs: &[(&str, Value)]) -> Result<Vec<(String, Value)>, SynthError> {
-    static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
-    let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let folder = Folder::new(&format!("keys-{count}"));
+    let folder = Folder::new();
     let mut file = crate::model::testing::TestFile::new("llama");
     for (key, value) in pairs {
         file.set(*key, value.clone());
@@ -314,7 +304,7 @@ fn bad_vocabularies_are_told_apart() {
 
 #[test]
 fn a_failed_vocabulary_leaves_no_file() {
-    let folder = Folder::new("no-vocabulary");
+    let folder = Folder::new();
     let spec = SynthSpec {
         vocabulary: Some(folder.file("missing.gguf")),
         ..spec("q8_0")

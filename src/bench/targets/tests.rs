@@ -192,22 +192,12 @@ What limits those that are not met:
     assert!(drawn.contains("8.00 (7.00-8.20)"), "{drawn}");
 }
 
-/// A file of targets that is removed in the end.
-struct Place(std::path::PathBuf);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 #[test]
 fn a_bad_row_is_named_with_its_line() {
     let row = format!(
         r#"{{ "workload": "{DEPTH}", "lanes": ["single"], "metric": "decode_ratio", "value": 2 }}"#
     );
-    let name = format!("emel-targets-{}.json", std::process::id());
-    let place = Place(std::env::temp_dir().join(name));
+    let file = tempfile::NamedTempFile::new().unwrap();
     for (from, to, problem) in [
         ("4096", "4097", "targets[1].workload: no workload is called"),
         ("[\"single\"]", "[]", "targets[1].lanes: must name"),
@@ -225,8 +215,8 @@ fn a_bad_row_is_named_with_its_line() {
         assert_ne!(bad, row);
         let text =
             format!("{{\"schema\": \"{TARGETS_SCHEMA}\", \"targets\": [\n{row},\n{bad}\n]}}\n");
-        std::fs::write(&place.0, text).unwrap();
-        let error = read(&place.0, &library()).unwrap_err().to_string();
+        std::fs::write(&file, text).unwrap();
+        let error = read(file.path(), &library()).unwrap_err().to_string();
         assert!(error.contains(&format!(":3: {problem}")), "{error}");
     }
 }

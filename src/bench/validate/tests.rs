@@ -155,7 +155,8 @@ fn other_keys_are_no_problem() {
 
 #[test]
 fn problems_name_file_line_and_key() {
-    let path = std::env::temp_dir().join(format!("emel-validate-{}.jsonl", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records.jsonl");
     let good = complete()[0].to_line();
     let mut bad = Limit::default();
     fail(&mut bad.head);
@@ -214,7 +215,8 @@ fn every_shipped_manifest_is_valid() {
 
 #[test]
 fn a_manifest_of_another_schema_is_refused() {
-    let path = std::env::temp_dir().join(format!("emel-validate-{}.json", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("manifest.json");
     for (text, problem) in [
         (
             "{\"schema\": \"emel-workload/v9\"}",
@@ -234,5 +236,4 @@ fn a_manifest_of_another_schema_is_refused() {
             found.problems
         );
     }
-    fs::remove_file(&path).unwrap();
 }

@@ -1,10 +1,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
+use tempfile::{TempDir, tempdir};
 
 use super::*;
 
 /// A library of one model and one workload, removed at the end.
-struct Small(PathBuf);
+struct Small(TempDir);
 
 const ID: &str = "tiny_hello_v1";
 const MANIFEST: &str = r#"{
@@ -42,34 +43,29 @@ const MODELS: &str = r#"{
 "#;
 
 impl Small {
-    fn new(name: &str) -> Small {
-        let name = format!("emel-library-{name}-{}", std::process::id());
-        let root = std::env::temp_dir().join(name);
-        fs::create_dir_all(root.join("workloads")).unwrap();
-        fs::create_dir_all(root.join("prompts")).unwrap();
-        fs::write(root.join("prompts/hello.txt"), "hello\n").unwrap();
-        let small = Small(root);
+    fn new() -> Small {
+        let small = Small(tempdir().unwrap());
+        fs::create_dir(small.root().join("workloads")).unwrap();
+        fs::create_dir(small.root().join("prompts")).unwrap();
+        small.write("prompts/hello.txt", "hello\n");
         small.write("models.json", MODELS);
         small.manifest(ID, MANIFEST);
         small
     }
+    fn root(&self) -> &Path {
+        self.0.path()
+    }
     fn write(&self, name: &str, text: &str) {
-        fs::write(self.0.join(name), text).unwrap();
+        fs::write(self.root().join(name), text).unwrap();
     }
     fn manifest(&self, id: &str, text: &str) {
         self.write(&format!("workloads/{id}.json"), text);
     }
     fn open(&self) -> Result<Library, WorkloadError> {
-        Library::open(Some(&self.0))
+        Library::open(Some(self.root()))
     }
     fn error(&self) -> String {
         self.open().unwrap_err().to_string()
-    }
-}
-
-impl Drop for Small {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -82,7 +78,7 @@ fn shipped() -> Library {
 
 #[test]
 fn a_manifest_is_read_as_it_is_written() {
-    let small = Small::new("read");
+    let small = Small::new();
     let library = small.open().unwrap();
     let [workload] = library.workloads() else {
         panic!("one workload");
@@ -211,7 +207,7 @@ const FAULTS: &[(&str, &str, &[&str])] = &[
 
 #[test]
 fn a_bad_manifest_is_named_with_line_and_field() {
-    let small = Small::new("faults");
+    let small = Small::new();
     for (what, with, expected) in FAULTS {
         let text = MANIFEST.replacen(what, with, 1);
         assert_ne!(text, MANIFEST, "{what} is not in the manifest");
@@ -253,7 +249,7 @@ fn a_bad_model_list_is_named_with_line_and_field() {
             "models[0].obtain: must be the command",
         ),
     ];
-    let small = Small::new("models");
+    let small = Small::new();
     for (what, with, expected) in cases {
         let text = MODELS.replacen(what, with, 1);
         assert_ne!(text, MODELS, "{what} is not in the list");
@@ -265,25 +261,25 @@ fn a_bad_model_list_is_named_with_line_and_field() {
 
 #[test]
 fn a_missing_or_other_model_is_one_line_with_its_cure() {
-    let small = Small::new("missing");
+    let small = Small::new();
     let library = small.open().unwrap();
     let model = library.model("tiny").unwrap();
-    let error = model.locate(&small.0).unwrap_err().to_string();
-    let file = small.0.join("synth/tiny.gguf").display().to_string();
+    let error = model.locate(small.root()).unwrap_err().to_string();
+    let file = small.root().join("synth/tiny.gguf").display().to_string();
     assert!(error.contains(&format!("{file} is missing")), "{error}");
     assert!(error.ends_with(&format!("make-it -o {file}")), "{error}");
     assert!(!error.contains('\n'));
 
-    fs::create_dir_all(small.0.join("synth")).unwrap();
+    fs::create_dir_all(small.root().join("synth")).unwrap();
     small.write("synth/tiny.gguf", "abc");
     let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-    assert_eq!(model.verify(&small.0, None, |_| ()).unwrap(), abc);
+    assert_eq!(model.verify(small.root(), None, |_| ()).unwrap(), abc);
     let other = ModelEntry {
         sha256: Some("0".repeat(64)),
         ..model.clone()
     };
     let error = other
-        .verify(&small.0, None, |_| ())
+        .verify(small.root(), None, |_| ())
         .unwrap_err()
         .to_string();
     assert!(
@@ -294,9 +290,9 @@ fn a_missing_or_other_model_is_one_line_with_its_cure() {
 
 #[test]
 fn a_digest_is_computed_once_and_again_when_the_file_changes() {
-    let small = Small::new("digest");
-    let cache = small.0.join("cache");
-    let file = small.0.join("weights");
+    let small = Small::new();
+    let cache = small.root().join("cache");
+    let file = small.root().join("weights");
     let read = |file: &Path| {
         let mut bytes = 0;
         let digest = sha256_cached(Some(&cache), file, |done| bytes = done).unwrap();

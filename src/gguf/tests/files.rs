@@ -1,6 +1,6 @@
 //! Opening paths, overrides on an open file, and giving pages back.
 
-use super::TempDir;
+use super::Folder;
 use crate::gguf::write::GgufWriter;
 use crate::gguf::{Fault, Gguf, GgufError, TensorType, Value};
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ fn missing_file() {
 
 #[test]
 fn directory() {
-    let dir = TempDir::new();
+    let dir = Folder::new();
     let error = Gguf::open(&dir.path("")).unwrap_err();
     assert!(
         matches!(
@@ -51,7 +51,7 @@ fn device() {
 
 #[test]
 fn empty_and_text_files() {
-    let dir = TempDir::new();
+    let dir = Folder::new();
     let error = Gguf::open(&dir.write("empty.gguf", b"")).unwrap_err();
     assert!(
         matches!(
@@ -82,7 +82,7 @@ fn overrides_replace_and_add() {
     let bytes = writer
         .write_with(Vec::new(), |_, n| vec![7; n as usize])
         .unwrap();
-    let dir = TempDir::new();
+    let dir = Folder::new();
     let overrides = [
         ("a".to_owned(), Value::I64(5)),
         ("c".to_owned(), Value::Bool(true)),
@@ -146,7 +146,7 @@ fn released_pages_leave_memory_and_come_back() {
     writer
         .tensor("kept", &[BYTES], TensorType::I8)
         .tensor("given", &[BYTES], TensorType::I8);
-    let dir = TempDir::new();
+    let dir = Folder::new();
     let path = dir.path("m.gguf");
     let out = std::fs::File::create(&path).unwrap();
     drop(

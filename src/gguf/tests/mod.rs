@@ -16,7 +16,7 @@ use super::{Fault, GgufError, Place};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::{TempDir, tempdir};
 
 /// Bytes of a file, put down one after another, right or wrong.
 #[derive(Clone, Default)]
@@ -111,34 +111,20 @@ fn tensor(name: &str) -> Place {
 }
 
 /// A directory of its own that goes away with the test.
-struct TempDir(PathBuf);
+struct Folder(TempDir);
 
-impl TempDir {
-    fn new() -> TempDir {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let unique = format!(
-            "{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
-        let dir = std::env::temp_dir().join(format!("emel-gguf-{unique}"));
-        fs::create_dir_all(&dir).unwrap();
-        TempDir(dir)
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempdir().unwrap())
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, bytes).unwrap();
         path
-    }
-}
-
-impl Drop for TempDir {
-    fn drop(&mut self) {
-        let _left_behind = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,6 +1,6 @@
 //! Split models: shards missing, repeated, out of order, of another model.
 
-use super::TempDir;
+use super::Folder;
 use crate::gguf::write::GgufWriter;
 use crate::gguf::{Fault, Gguf, GgufError, Place, SplitFault, TensorType, Value};
 use std::fs;
@@ -27,8 +27,8 @@ fn name(number: u16) -> String {
 }
 
 /// Three shards with one tensor each.
-fn three() -> TempDir {
-    let dir = TempDir::new();
+fn three() -> Folder {
+    let dir = Folder::new();
     for no in 0..3 {
         dir.write(&name(no + 1), &shard(no, 3, &format!("t{no}")));
     }
@@ -138,14 +138,14 @@ fn shard_number_beyond_the_count() {
 
 #[test]
 fn renamed_without_a_number() {
-    let dir = TempDir::new();
+    let dir = Folder::new();
     let path = dir.write("model.gguf", &shard(0, 3, "t0"));
     fails(Gguf::open(&path), &path, SplitFault::Name { count: 3 });
 }
 
 #[test]
 fn name_and_metadata_disagree_on_the_count() {
-    let dir = TempDir::new();
+    let dir = Folder::new();
     let path = dir.write("m-00001-of-00003.gguf", &shard(0, 4, "t0"));
     fails(
         Gguf::open(&path),
@@ -232,7 +232,7 @@ fn shard_malformed_names_that_shard() {
 fn split_keys_of_the_wrong_type() {
     let mut writer = GgufWriter::new();
     writer.set("split.count", "three");
-    let dir = TempDir::new();
+    let dir = Folder::new();
     let path = dir.write(
         &name(1),
         &writer.begin(Vec::new()).unwrap().finish().unwrap(),
@@ -255,7 +255,7 @@ fn split_keys_of_the_wrong_type() {
 /// Merging shards leaves a count of 0; a model in one shard has 1.
 #[test]
 fn counts_of_0_and_1_are_whole_files() {
-    let dir = TempDir::new();
+    let dir = Folder::new();
     for count in [0u16, 1] {
         let mut writer = GgufWriter::new();
         writer.set("split.count", Value::U16(count));

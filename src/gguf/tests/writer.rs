@@ -1,6 +1,6 @@
 //! The writer: what it writes is read back the same, and it refuses what a reader would.
 
-use super::{Raw, TempDir};
+use super::{Folder, Raw};
 use crate::gguf::write::{GgufWriter, WriteError};
 use crate::gguf::{Array, Fault, Gguf, GgufError, TensorType, Value};
 use std::io::{self, Write};
@@ -51,7 +51,7 @@ fn fill(name: &str, n: u64) -> Vec<u8> {
 
 #[test]
 fn everything_is_read_back_the_same() {
-    let dir = TempDir::new();
+    let dir = Folder::new();
     for alignment in [None, Some(1u32), Some(8), Some(4096)] {
         let mut writer = everything();
         if let Some(alignment) = alignment {
