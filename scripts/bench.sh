@@ -29,8 +29,8 @@ usage: scripts/bench.sh [--suite NAME] [--model NAME] [--without ID] [--from FIL
 Other arguments go to \`emel-bench run\`, for example: scripts/bench.sh --model gemma3_270m --lane single --runs 5
 Records and traces go to bench-results/. An ik_llama.cpp that has been built
 (scripts/reference/build.sh ik_llama.cpp) is measured too, unless --reference says otherwise. The
-published suite takes an hour and a half on two cores, with ik_llama.cpp half an hour more; every
-run says at its beginning how long it will take, and with --dry-run nothing else.
+published suite takes an hour and a half on two cores, with ik_llama.cpp and the instruction sets half
+an hour more each; every run says at its beginning how long it will take, and with --dry-run measures nothing.
 TEXT
 }
 
@@ -39,21 +39,22 @@ source "$ROOT/scripts/lib.sh"
 
 # The workloads' ids of a suite, but for those left out.
 workloads() {
-  local id
+  local table id
+  table="$("$bench" list workloads --format md --suite "$1" "${model[@]}")"
   while read -r id; do
     [[ " ${without[*]} " == *" $id "* ]] || printf '%s\n' "$id"
-  done < <("$bench" list workloads --format md --suite "$1" "${model[@]}" |
-    sed -n 's/^| \([a-z0-9_]*_v[0-9]*\) |.*/\1/p')
+  done < <(sed -n 's/^| \([a-z0-9_]*_v[0-9]*\) |.*/\1/p' <<<"$table")
 }
 
 # Runs a suite with these arguments.
 measure() {
-  local suite="$1" id chosen=()
+  local suite="$1" ids id chosen=()
   shift
+  ids="$(workloads "$suite")"
+  [[ -n "$ids" ]] || die "no workload of suite '$suite' is left"
   while read -r id; do
     chosen+=(--workload "$id")
-  done < <(workloads "$suite")
-  ((${#chosen[@]})) || return 0
+  done <<<"$ids"
   "$bench" run "${chosen[@]}" -o "$records" "$@"
 }
 
@@ -61,6 +62,9 @@ measure() {
 measure_levels() {
   local level refusal
   for level in "${LEVELS[@]}"; do
+    if [[ -z "$(workloads "isa_$level")" ]]; then
+      continue
+    fi
     if ! refusal="$("$bench" run --suite "isa_$level" "${model[@]}" --isa "$level" \
       --reference none --dry-run 2>&1)"; then
       [[ "$refusal" == *"this processor has no $level"* ]] || die "$refusal"
@@ -118,7 +122,7 @@ TEXT
 
 What EMEL is to reach (`benchdata/targets.json`). Speeds are ratios to the reference named, at its
 best. A share of bandwidth is the bytes of weights and cache that decode reads in a second, over what
-this machine was measured to read with as many threads. Peak memory is of the process, over the
+this machine was measured to read with as many threads just before and after. Peak memory is of the process, over the
 model's file with an f16 cache of the context, or over the reference's; "start to first token" is from
 the start of the process, with the file in the page cache: of `cold_start` EMEL packs the weights, of
 `packed_start` it maps a packed copy that an earlier start has made (`--packed-cache`). Workloads that
