@@ -224,8 +224,10 @@ fn short_prompts(name: &str) {
     check("The river runs past", "8");
     check(&long, "8");
     let (_, drafts) = check(SONG, "16");
-    let vain = drafts.iter().find(|line| line.contains(" 0 accepted"));
-    assert_eq!((vain, drafts.is_empty()), (None, false));
+    // A physical batch of one has no room for a draft.
+    let tried = drafts.iter().filter(|line| !line.contains(" 0 drafted"));
+    let (right, vain): (Vec<_>, Vec<_>) = tried.partition(|line| !line.contains(" 0 accepted"));
+    assert!(!right.is_empty() && vain.is_empty(), "{drafts:?}");
 }
 
 /// The other types of the cache, each with a sample of the settings: one value a type, and another
