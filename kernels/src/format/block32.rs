@@ -138,7 +138,7 @@ macro_rules! block32 {
 
             impl Block32 for $name {
                 type Block = Packed;
-                type Shape = ShapeOf<$signed, $offset, $has_min, 1, 127>;
+                type Shape = ShapeOf<$signed, $offset, $has_min, 1>;
                 #[inline(always)]
                 fn chunks<S: Simd>($s: S, $b: &Packed) -> [S::Int; 8] $chunks
                 #[inline(always)]

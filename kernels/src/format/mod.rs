@@ -192,8 +192,6 @@ pub(crate) trait Shape: 'static {
     const HAS_MIN: bool;
     /// Sub-blocks with scales of their own, in a super-block: 8 or 16.
     const SCALES: usize;
-    /// What no value of a chunk exceeds in magnitude.
-    const MAX: i32;
 }
 
 /// The [`Shape`] of these constants.
@@ -202,22 +200,15 @@ pub(crate) struct ShapeOf<
     const OFFSET: i32,
     const HAS_MIN: bool,
     const SCALES: usize,
-    const MAX: i32,
 >;
 
-impl<
-    const SIGNED: bool,
-    const OFFSET: i32,
-    const HAS_MIN: bool,
-    const SCALES: usize,
-    const MAX: i32,
-> Shape for ShapeOf<SIGNED, OFFSET, HAS_MIN, SCALES, MAX>
+impl<const SIGNED: bool, const OFFSET: i32, const HAS_MIN: bool, const SCALES: usize> Shape
+    for ShapeOf<SIGNED, OFFSET, HAS_MIN, SCALES>
 {
     const SIGNED: bool = SIGNED;
     const OFFSET: i32 = OFFSET;
     const HAS_MIN: bool = HAS_MIN;
     const SCALES: usize = SCALES;
-    const MAX: i32 = MAX;
 }
 
 /// How one format goes from file blocks to packed blocks, and back.

@@ -93,7 +93,7 @@ fn scales_and_mins<S: Simd>(s: S, words: &[[u8; 64]; 3]) -> [[S::Int; 2]; 2] {
 macro_rules! superblock {
     (
         $(#[$doc:meta])* $name:ident,
-        file: $file:literal, scales: $n:literal, max: $max:literal,
+        file: $file:literal, scales: $n:literal,
         signed: $signed:literal, offset: $offset:literal, has_min: $has_min:literal,
         packed { $($field:ident: $ty:ty),* },
         pack($rows:ident, $out:ident) $pack:block
@@ -124,7 +124,7 @@ macro_rules! superblock {
 
             impl SuperBlock for $name {
                 type Block = Packed;
-                type Shape = ShapeOf<$signed, $offset, $has_min, $n, $max>;
+                type Shape = ShapeOf<$signed, $offset, $has_min, $n>;
                 #[inline(always)]
                 fn chunks<S: Simd>($s: S, $b: &Packed, $p: usize) -> [S::Int; 8] $chunks
                 #[inline(always)]
@@ -146,7 +146,7 @@ superblock! {
     /// File: 16 bytes of scale (low nibble) and minimum (high), 64 bytes of 2-bit values, f16
     /// `d`, f16 `dmin`. Byte `32h + l` has weights `128h + 32j + l` at bits `2j`.
     Q2K,
-    file: 84, scales: 16, max: 3,
+    file: 84, scales: 16,
     signed: false, offset: 0, has_min: true,
     packed { q: [[u8; 64]; 16], sm: [[u8; 64]; 4], d: [u16; 16], m: [u16; 16] },
     pack(rows, out) {
@@ -192,7 +192,7 @@ superblock! {
     /// scales plus 32, f16 `d`. Bit `p` of byte `l` of the third bits is weight `32p + l`'s.
     /// Weight `d * sc * (u - 4)`.
     Q3K,
-    file: 110, scales: 16, max: 7,
+    file: 110, scales: 16,
     signed: false, offset: 4, has_min: false,
     packed { q: [[u8; 64]; 16], h: [[u8; 64]; 8], sc: [[u8; 64]; 3], d: [u16; 16] },
     pack(rows, out) {
@@ -243,7 +243,7 @@ superblock! {
     /// File: f16 `d`, f16 `dmin`, 12 bytes of 6-bit scales and minimums, 128 bytes of nibbles.
     /// Byte `32g + l` has weight `64g + l` in its low half, `64g + 32 + l` in its high half.
     Q4K,
-    file: 144, scales: 8, max: 15,
+    file: 144, scales: 8,
     signed: false, offset: 0, has_min: true,
     packed { q: [[u8; 64]; 32], sm: [[u8; 64]; 3], d: [u16; 16], m: [u16; 16] },
     pack(rows, out) {
@@ -275,7 +275,7 @@ superblock! {
     /// 128 bytes of nibbles (as Q4_K's). Bit `p` of byte `l` of the fifth bits is weight
     /// `32p + l`'s.
     Q5K,
-    file: 176, scales: 8, max: 31,
+    file: 176, scales: 8,
     signed: false, offset: 0, has_min: true,
     packed { q: [[u8; 64]; 32], h: [[u8; 64]; 8], sm: [[u8; 64]; 3], d: [u16; 16], m: [u16; 16] },
     pack(rows, out) {
@@ -317,7 +317,7 @@ superblock! {
     /// `128h + 32i + l` has its low four bits in byte `64h + 32(i % 2) + l`, half `i / 2`, and
     /// its upper two in byte `32h + l`, bits `2i`. Weight `d * sc * (u - 32)`.
     Q6K,
-    file: 210, scales: 16, max: 63,
+    file: 210, scales: 16,
     signed: false, offset: 32, has_min: false,
     packed { q: [[u8; 64]; 32], h: [[u8; 64]; 16], sc: [[u8; 64]; 4], d: [u16; 16] },
     pack(rows, out) {
@@ -364,7 +364,7 @@ superblock! {
     /// 18 puts those of 0, 1, 2, 3 at bits 6 and 7 of a word's four bytes, and those of 4, 5, 6,
     /// 7 at bits 2 and 3.
     Iq4Xs,
-    file: 136, scales: 8, max: 127,
+    file: 136, scales: 8,
     signed: true, offset: 0, has_min: false,
     packed { q: [[u8; 64]; 32], l: [u8; 64], h: [u16; 16], d: [u16; 16] },
     pack(rows, out) {

@@ -174,56 +174,6 @@ fn blocks<'a>(x: &ActivationView<'a>) -> Q8x256<'a> {
     }
 }
 
-/// The totals of a super-block for `N` tokens: in integers, or as `f32` where that is as exact. A
-/// product of integers takes two operations and its addition one, a conversion and a fused
-/// multiply-add two; but scales are converted too, once for all tokens.
-struct Totals<S: Simd, H: Shape, const N: usize> {
-    integers: [S::Int; N],
-    /// Of each half of the super-block.
-    halves: [[S::F32; N]; 2],
-    shape: PhantomData<H>,
-}
-
-impl<S: Simd, H: Shape, const N: usize> Totals<S, H, N> {
-    /// Half a super-block's sums, scaled by at most 63, stay below 2^24, so every step is exact, and
-    /// adding the halves rounds once, just as converting their integer sum does.
-    const AS_F32: bool = !S::ONE_BY_ONE && N > 1 && H::HAS_MIN && 128 * H::MAX * 127 * 63 < 1 << 24;
-
-    #[inline(always)]
-    fn zero(s: S) -> Self {
-        Totals {
-            integers: [s.zero_i32(); N],
-            halves: [[s.zero(); N]; 2],
-            shape: PhantomData,
-        }
-    }
-
-    /// Adds sums of piece `p`, scaled.
-    #[inline(always)]
-    fn add(&mut self, s: S, p: usize, sums: &[S::Int; N], scale: S::Int) {
-        if Self::AS_F32 {
-            let (half, scale) = (&mut self.halves[p / 4], s.i32_to_f32(scale));
-            for t in 0..N {
-                half[t] = s.fma(s.i32_to_f32(sums[t]), scale, half[t]);
-            }
-        } else {
-            for t in 0..N {
-                self.integers[t] = s.add_i32(self.integers[t], s.mul_i32(sums[t], scale));
-            }
-        }
-    }
-
-    /// Token `t`'s, rounded to the nearest `f32`.
-    #[inline(always)]
-    fn rounded(&self, s: S, t: usize) -> S::F32 {
-        if Self::AS_F32 {
-            s.add(self.halves[0][t], self.halves[1][t])
-        } else {
-            s.i32_to_f32(self.integers[t])
-        }
-    }
-}
-
 /// `Σ w * q` over chunks `from..to` of piece `p`, for each token from `first` on.
 #[inline(always)]
 fn dots<S: Simd, H: Shape, const T: usize, const N: usize>(
@@ -260,7 +210,7 @@ fn run<S: Simd, W: Source, const T: usize, const N: usize>(
     for b in 0..n {
         let block = &blocks[b];
         let scales = W::scales(s, block);
-        let mut total = Totals::<S, W::Shape, N>::zero(s);
+        let mut total = [s.zero_i32(); N];
         for p in 0..8 {
             if W::STREAMED {
                 // An eighth of a super-block's lines a piece: a burst would fill the line buffers.
@@ -276,13 +226,17 @@ fn run<S: Simd, W: Source, const T: usize, const N: usize>(
             if W::Shape::SCALES == 8 {
                 let scale = W::sub_scale(s, block, &scales, p);
                 let i: [_; N] = dots::<S, W::Shape, T, N>(s, &w, (&q[b], first, p), (0, 8));
-                total.add(s, p, &i, scale);
+                for t in 0..N {
+                    total[t] = s.add_i32(total[t], s.mul_i32(i[t], scale));
+                }
             } else {
                 for half in 0..2 {
                     let scale = W::sub_scale(s, block, &scales, 2 * p + half);
                     let chunks = (4 * half, 4 * half + 4);
                     let i: [_; N] = dots::<S, W::Shape, T, N>(s, &w, (&q[b], first, p), chunks);
-                    total.add(s, p, &i, scale);
+                    for t in 0..N {
+                        total[t] = s.add_i32(total[t], s.mul_i32(i[t], scale));
+                    }
                 }
             }
         }
@@ -308,11 +262,11 @@ fn run<S: Simd, W: Source, const T: usize, const N: usize>(
                 }
             }
             if W::Shape::HAS_MIN {
-                f[t] = s.fma(s.mul(d, dx), total.rounded(s, t), f[t]);
+                f[t] = s.fma(s.mul(d, dx), s.i32_to_f32(total[t]), f[t]);
                 let m = s.mul(W::min(s, block), dx);
                 f[t] = s.fnma(m, s.i32_to_f32(sums), f[t]);
             } else {
-                let product = s.sub_i32(total.integers[t], s.mul_i32(sums, s.splat_i32(offset)));
+                let product = s.sub_i32(total[t], s.mul_i32(sums, s.splat_i32(offset)));
                 f[t] = s.fma(s.mul(d, dx), s.i32_to_f32(product), f[t]);
             }
         }
