@@ -30,7 +30,8 @@ Other arguments go to \`emel-bench run\`, for example: scripts/bench.sh --model 
 Records and traces go to bench-results/. An ik_llama.cpp that has been built
 (scripts/reference/build.sh ik_llama.cpp) is measured too, unless --reference says otherwise. The
 published suite takes an hour and a half on two cores, with ik_llama.cpp and the instruction sets half
-an hour more each; every run says at its beginning how long it will take, and with --dry-run measures nothing.
+an hour more each; every run says at its beginning how long it will take, and with --dry-run measures
+nothing.
 TEXT
 }
 
@@ -40,7 +41,7 @@ source "$ROOT/scripts/lib.sh"
 # The workloads' ids of a suite, but for those left out.
 workloads() {
   local table id
-  table="$("$bench" list workloads --format md --suite "$1" "${model[@]}")"
+  table="$("$bench" list workloads --format md --suite "$1" "${model[@]}")" || return
   while read -r id; do
     [[ " ${without[*]} " == *" $id "* ]] || printf '%s\n' "$id"
   done < <(sed -n 's/^| \([a-z0-9_]*_v[0-9]*\) |.*/\1/p' <<<"$table")
@@ -60,11 +61,10 @@ measure() {
 
 # Adds prompts with each instruction set that this processor has, against a llama.cpp built for it.
 measure_levels() {
-  local level refusal
+  local level ids refusal
   for level in "${LEVELS[@]}"; do
-    if [[ -z "$(workloads "isa_$level")" ]]; then
-      continue
-    fi
+    ids="$(workloads "isa_$level")"
+    [[ -n "$ids" ]] || continue
     if ! refusal="$("$bench" run --suite "isa_$level" "${model[@]}" --isa "$level" \
       --reference none --dry-run 2>&1)"; then
       [[ "$refusal" == *"this processor has no $level"* ]] || die "$refusal"
@@ -122,8 +122,8 @@ TEXT
 
 What EMEL is to reach (`benchdata/targets.json`). Speeds are ratios to the reference named, at its
 best. A share of bandwidth is the bytes of weights and cache that decode reads in a second, over what
-this machine was measured to read with as many threads just before and after. Peak memory is of the process, over the
-model's file with an f16 cache of the context, or over the reference's; "start to first token" is from
+this machine was measured to read with as many threads just before and after. Peak memory is of the
+process, over the model's file with an f16 cache of the context, or over the reference's; "start to first token" is from
 the start of the process, with the file in the page cache: of `cold_start` EMEL packs the weights, of
 `packed_start` it maps a packed copy that an earlier start has made (`--packed-cache`). Workloads that
 name an instruction set have EMEL keep to it (`--isa`), against a llama.cpp built for the same.

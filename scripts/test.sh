@@ -6,8 +6,8 @@ usage() {
   cat <<'TEXT'
 usage: scripts/test.sh [--full] [CARGO-TEST-ARGUMENT...]
 
-  --full    the whole determinism matrix (all instruction sets, threads, routes and batch
-            sizes), which takes much longer; the same as EMEL_FULL_MATRIX=1
+  --full    the whole determinism matrix (all instruction sets, threads, routes, batch sizes
+            and drafts), which takes much longer; the same as EMEL_FULL_MATRIX=1
 
 Other arguments go to `cargo test`, for example: scripts/test.sh --lib gguf::
 TEXT

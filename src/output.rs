@@ -232,11 +232,12 @@ fn temp_name(place: &Path) -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use tempfile::{TempDir, tempdir};
+    use tempfile::tempdir;
 
-    fn names(folder: &TempDir) -> Vec<String> {
+    /// What is in a folder, in order.
+    pub(crate) fn names(folder: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
         let mut names: Vec<String> = entries
             .map(|e| e.unwrap().file_name().into_string().unwrap())

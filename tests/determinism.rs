@@ -142,30 +142,28 @@ impl Case<'_> {
     /// The one line of checksums of the first setting, run twice, and of all the others; with the
     /// lines about drafts of those that draft.
     fn one_value(&self, settings: &[Setting], more: &[&str]) -> (String, Vec<String>) {
-        let file = common::temporary("prompt.txt");
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(&file, self.prompt).expect("a temporary file");
         let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut all_drafts = Vec::new();
         for setting in settings.iter().chain(&settings[..1]) {
-            let (sums, drafts) = self.run(&file, setting, more);
+            let (sums, drafts) = self.run(file.path(), setting, more);
             let name = setting.arguments().join(" ");
             assert_eq!(drafts.is_some(), setting.drafting(), "{name}: {drafts:?}");
             found.entry(sums).or_default().push(name);
             all_drafts.extend(drafts);
         }
-        let _ = std::fs::remove_file(&file);
         let (model, types) = (self.model.display(), self.types);
         assert_eq!(found.len(), 1, "{model} {types:?}: {found:#?}");
         (found.into_keys().collect(), all_drafts)
     }
 
-    /// The checksums that the sample has, and the whole product too if it is wanted; the product
+    /// The checksums of the sample, and of all settings too where the whole product is wanted; that
     /// maps a packed copy, which every setting can use.
-    fn check(&self, sample: &[Setting]) -> (String, Vec<String>) {
+    fn check(&self, sample: &[Setting], all: &[Setting]) -> (String, Vec<String>) {
         let (sums, mut drafts) = self.one_value(sample, &[]);
         if full() {
-            let all = product(&Level::available());
-            let found = self.one_value(&all, &["--packed-cache"]);
+            let found = self.one_value(all, &["--packed-cache"]);
             assert_eq!(found.0, sums);
             drafts.extend(found.1);
         }
@@ -209,7 +207,8 @@ const SONG: &str = "Row, row, row your boat, gently down the stream. Row, row, r
 
 fn short_prompts(name: &str) {
     let model = model(name);
-    let settings = sample(&product(&levels()), 10);
+    let all = product(&levels());
+    let settings = sample(&all, 10);
     let long = text(40);
     let check = |prompt, n_predict| {
         let case = Case {
@@ -218,7 +217,7 @@ fn short_prompts(name: &str) {
             n_predict,
             types: HALF,
         };
-        case.check(&settings)
+        case.check(&settings, &all)
     };
     check("Hello", "8");
     check("The river runs past", "8");
@@ -235,23 +234,25 @@ fn short_prompts(name: &str) {
 fn cache_types(name: &str) {
     let model = model(name);
     let all = product(&levels());
-    let check = |(i, types)| {
+    let check = |types, sample: &[Setting], all: &[Setting]| {
         let case = Case {
             model: &model,
             prompt: &text(60),
             n_predict: "4",
             types,
         };
-        case.check(&spread(&all, i, 5)).0
+        case.check(sample, all).0
     };
-    let types = [
-        HALF,
+    // The usual type meets all settings elsewhere.
+    let mut found = vec![check(HALF, &all[..1], &all[..1])];
+    let others = [
         ("q8_0", "q8_0"),
         ("q8_0", "f16"),
         ("f32", "q8_0"),
         ("f32", "f32"),
     ];
-    let mut found: Vec<String> = types.into_iter().enumerate().map(check).collect();
+    let others = others.into_iter().enumerate();
+    found.extend(others.map(|(i, types)| check(types, &spread(&all, i, 5), &all)));
     found.sort();
     found.dedup();
     assert_eq!(found.len(), 5, "{found:#?}");
@@ -277,24 +278,21 @@ fn long_prompt(name: &str) {
         pick(best, "2", "chunk4", "512"),
     ];
     settings.extend(levels.iter().map(|&level| pick(level, "2", "auto", "64")));
-    let check = |prompt: &str, types, settings: &[Setting]| {
+    let check = |types, sample: &[Setting], all: &[Setting]| {
         let case = Case {
             model: &model,
-            prompt,
+            prompt: &text(2000),
             n_predict: "4",
             types,
         };
-        case.one_value(settings, &[]);
+        case.check(sample, all);
     };
-    check(&text(2000), HALF, &settings);
+    // Without drafts: nothing repeats.
+    let mut all = product(&levels);
+    all.retain(|setting| !setting.drafting());
+    check(HALF, &settings, &all);
     let few = [&settings[..1], &settings[settings.len() - 1..]].concat();
-    check(&text(2000), ("q8_0", "q8_0"), &few);
-    if full() {
-        // A scalar run takes minutes; without drafts, as nothing repeats.
-        let fast = |setting: &Setting| setting.level != Level::Scalar && !setting.drafting();
-        let all = product(&levels).into_iter().filter(fast);
-        check(&text(600), HALF, &all.collect::<Vec<_>>());
-    }
+    check(("q8_0", "q8_0"), &few, &few);
 }
 
 #[test]

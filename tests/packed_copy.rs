@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::names;
 use sha2::{Digest, Sha256};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -20,21 +21,6 @@ impl Folder {
         symlink(common::model(name), &model).expect("a link");
         let copy = folder.path().join("model.gguf.emel-packed");
         (Folder(folder), model, copy)
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).expect("the folder");
-        let mut names: Vec<_> = entries
-            .map(|entry| {
-                entry
-                    .expect("an entry")
-                    .file_name()
-                    .into_string()
-                    .expect("UTF-8")
-            })
-            .collect();
-        names.sort();
-        names
     }
 }
 
@@ -87,7 +73,7 @@ fn a_copy_is_made_once_and_gives_the_same_bits() {
             .modified()
             .expect("a time");
         assert_eq!(made, after, "it was made again");
-        assert_eq!(folder.names(), ["model.gguf", "model.gguf.emel-packed"]);
+        assert_eq!(names(&folder.0), ["model.gguf", "model.gguf.emel-packed"]);
     }
 }
 
@@ -206,7 +192,7 @@ fn what_is_in_a_copy_s_place_stays_and_is_no_failure() {
     assert!(said.len() == 1 && said[0].contains("remove it"), "{said:?}");
     fs::remove_file(&copy).expect("the link");
     fs::create_dir(&copy).expect("a folder");
-    assert_eq!(folder.names(), ["model.gguf", "model.gguf.emel-packed"]);
+    assert_eq!(names(&folder.0), ["model.gguf", "model.gguf.emel-packed"]);
     let quiet = ["--packed-cache", "--log-verbosity", "1"];
     assert_eq!(run(&model, &quiet).1, Vec::<String>::new());
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::emel_run;
+use common::{emel_run, names};
 use emel::bench::synth::mix::MIXES;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,6 @@ impl Folder {
     }
     fn file(&self, name: &str) -> String {
         self.0.path().join(name).display().to_string()
-    }
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.0).expect("the folder");
-        let names = entries.map(|entry| entry.expect("an entry").file_name());
-        names
-            .map(|name| name.to_string_lossy().into_owned())
-            .collect()
     }
 }
 
@@ -119,7 +112,7 @@ fn unknown_names_are_answered_with_the_known() {
         2,
         &["--threads"],
     );
-    assert!(folder.names().is_empty());
+    assert!(names(&folder.0).is_empty());
 }
 
 #[test]
@@ -146,7 +139,7 @@ fn a_missing_vocabulary_names_the_cure() {
         command.args(["--vocab", vocabulary]);
         fails(command, 1, &["vocabulary: ", word]);
     }
-    assert_eq!(folder.names(), ["text.gguf"]);
+    assert_eq!(names(&folder.0), ["text.gguf"]);
 }
 
 #[test]
@@ -185,7 +178,7 @@ fn interrupted(signal: &str, code: i32) {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().expect("emel-bench starts");
     let begun = Instant::now();
-    while folder.names().len() < 2 {
+    while names(&folder.0).len() < 2 {
         assert!(
             begun.elapsed() < Duration::from_secs(60),
             "nothing was begun"
@@ -198,7 +191,7 @@ fn interrupted(signal: &str, code: i32) {
     assert!(sent.expect("kill runs").success());
     let output = child.wait_with_output().expect("emel-bench ends");
     assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
-    assert_eq!(folder.names(), ["a.gguf"]);
+    assert_eq!(names(&folder.0), ["a.gguf"]);
     assert_eq!(fs::read(&file).expect("the file"), b"before");
 }
 

@@ -9,5 +9,5 @@ pub fn tell_part(text: &str) {
 
 /// Writes a line to standard error; a failure is ignored.
 pub fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    tell_part(&format!("{line}\n"));
 }

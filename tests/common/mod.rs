@@ -37,6 +37,18 @@ pub fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("emel-test-{}-{count}-{name}", std::process::id()))
 }
 
+/// What is in a folder, in order.
+pub fn names(folder: impl AsRef<Path>) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("the folder");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        let name = entry.expect("an entry").file_name();
+        name.into_string().expect("UTF-8")
+    };
+    let mut names: Vec<_> = entries.map(name).collect();
+    names.sort();
+    names
+}
+
 /// The program of an example: `cargo test` builds them beside the tests' own folder.
 pub fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");

@@ -115,15 +115,7 @@ impl Drop for Traces {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap();
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
+    use crate::output::tests::names;
 
     #[test]
     fn a_run_that_fails_leaves_what_was_there_and_one_that_ends_what_is_named() {
@@ -146,7 +138,7 @@ mod tests {
         let none = BTreeSet::new();
         first.commit(&named("w.r1"), &none);
         let kept = ["v.r1.tokens.txt", "w.r1.tokens.txt"];
-        assert_eq!(names(&root.join("a.jsonl.traces")), kept);
+        assert_eq!(names(root.join("a.jsonl.traces")), kept);
         // A process of this number cannot be.
         let orphan = root.join("a.jsonl.traces/w.6b0f7e57-ffffffff.tokens.txt.tmp");
         fs::write(orphan, "half").unwrap();
@@ -157,7 +149,7 @@ mod tests {
         drop(killed);
         let orphan = "w.6b0f7e57-ffffffff.tokens.txt.tmp";
         let kept = ["notes.md", "v.r1.tokens.txt", orphan, "w.r1.tokens.txt"];
-        assert_eq!(names(&root.join("a.jsonl.traces")), kept);
+        assert_eq!(names(root.join("a.jsonl.traces")), kept);
 
         let second = Traces::beside(&records, "r3").unwrap().unwrap();
         write(&second, "w");
@@ -167,7 +159,7 @@ mod tests {
             .collect();
         second.commit(&named("w.r3"), &replaced);
         let kept = ["notes.md", "w.r3.tokens.txt"];
-        assert_eq!(names(&root.join("a.jsonl.traces")), kept);
+        assert_eq!(names(root.join("a.jsonl.traces")), kept);
         assert!(
             Traces::beside(Path::new("/dev/null"), "r4")
                 .unwrap()
