@@ -438,7 +438,13 @@ impl<'a, const G: usize, const B: usize> Scales<'a, G, B> {
         for b in 0..B {
             let dx = s.splat(self.x[b].d[token]);
             for g in 0..G {
-                let i = small_i32_to_f32(s, s.load_i32(&sums[g][b][token]));
+                let sum = s.load_i32(&sums[g][b][token]);
+                // With minimums there is more for the multipliers to do.
+                let i = if MIN {
+                    small_i32_to_f32(s, sum)
+                } else {
+                    s.i32_to_f32(sum)
+                };
                 f[g] = s.fma(s.mul(self.d[g][b], dx), i, f[g]);
             }
             if MIN {

@@ -35,7 +35,8 @@
 //!   products later.
 //! - While tiles are multiplied, fused multiply-adds, conversions and integer products on whole
 //!   vectors run at one a cycle, not two. Additions, of integers and of `f32`, do not suffer, nor do
-//!   loads. So what can be added is added: sums of 32 products become `f32` by two additions.
+//!   loads. So what can be added is added: of weights with minimums, sums of 32 products become `f32` by
+//!   two additions (without minimums one conversion is faster).
 //! - The minimums' sums come out of the tile unit as `f32`: see [`superblock`].
 
 mod block32;
