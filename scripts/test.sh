@@ -6,8 +6,9 @@ usage() {
   cat <<'TEXT'
 usage: scripts/test.sh [--full] [CARGO-TEST-ARGUMENT...]
 
-  --full    the whole determinism matrix (all instruction sets, threads, routes, batch sizes
-            and drafts), which takes much longer; the same as EMEL_FULL_MATRIX=1
+  --full    the tests that take long too: the whole determinism matrix (all combinations of
+            instruction sets, threads, routes, batch sizes and drafts; other cache types), and
+            every f32 through exp; hours on two cores
 
 Other arguments go to `cargo test`, for example: scripts/test.sh --lib gguf::
 TEXT
@@ -15,9 +16,10 @@ TEXT
 
 ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 arguments=()
+is_full=no
 for argument in "$@"; do
   case "$argument" in
-    --full) export EMEL_FULL_MATRIX=1 ;;
+    --full) is_full=yes ;;
     -h | --help)
       usage
       exit 0
@@ -25,6 +27,11 @@ for argument in "$@"; do
     *) arguments+=("$argument") ;;
   esac
 done
+
+if [[ "$is_full" == yes ]]; then
+  [[ " ${arguments[*]} " == *" -- "* ]] || arguments+=(--)
+  arguments+=(--include-ignored)
+fi
 
 # Tests run in their package's folder, so the path must not depend on ours.
 EMEL_MODELS_DIR="$(realpath -m -- "${EMEL_MODELS_DIR:-$ROOT/models}")"
