@@ -92,7 +92,6 @@ fn files_that_are_no_models_are_refused_by_name() {
         1,
         &["plain.gguf"],
     );
-    let _ = fs::remove_file(&plain);
 }
 
 #[test]
@@ -313,7 +312,6 @@ fn traces_tell_every_token() {
         "{found}"
     );
     assert!(found.contains("# numerics=emel-2") && found.trim_end().ends_with("# stop=limit"));
-    let _ = fs::remove_file(&trace);
 }
 
 #[test]
@@ -425,7 +423,6 @@ fn the_first_interrupt_ends_the_reply_cleanly() {
     );
     let found = fs::read_to_string(&trace).expect("the trace is written");
     assert!(found.trim_end().ends_with("# stop=cancelled"), "{found}");
-    let _ = fs::remove_file(&trace);
 }
 
 #[test]
@@ -495,18 +492,15 @@ fn outputs_never_take_the_place_of_inputs_or_of_each_other() {
     );
     assert_eq!(fs::metadata(model.path()).expect("the model").len(), before);
     assert_eq!(fs::read_to_string(&prompt).expect("the prompt"), "hello");
-    let _ = fs::remove_file(&prompt);
 }
 
 #[test]
 fn a_terminated_run_leaves_no_unfinished_file() {
-    let folder = temporary("folder");
-    fs::create_dir(&folder).expect("a folder");
-    let output = interrupt(&["-TERM"], &folder.join("t"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = interrupt(&["-TERM"], &folder.path().join("t"));
     assert_eq!(output.status.code(), Some(143), "{}", text(&output.stderr));
     let left: Vec<_> = fs::read_dir(&folder).expect("the folder").collect();
     assert!(left.is_empty(), "{left:?}");
-    let _ = fs::remove_dir(&folder);
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! `emel-bench worker` fed with given tokens: the logits are a run's, the tensors are all there,
 //! and what cannot be done is refused.
 
-mod common;
-
-use common::temporary;
 use emel::bench::protocol::{Answer, Forced, Loaded, Ran};
 use emel::gguf::TensorType;
 use emel::model::Point;
@@ -15,6 +12,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use tempfile::{TempDir, tempdir};
 
 const N_CTX: usize = 64;
 const N_VOCAB: usize = 300;
@@ -25,7 +23,7 @@ struct Worker {
     requests: ChildStdin,
     answers: BufReader<ChildStdout>,
     model: TemporaryModel,
-    folder: PathBuf,
+    folder: TempDir,
 }
 
 impl Worker {
@@ -38,8 +36,7 @@ impl Worker {
             .expect("emel-bench starts");
         let requests = child.stdin.take().expect("its input");
         let answers = BufReader::new(child.stdout.take().expect("its output"));
-        let folder = temporary("force");
-        fs::create_dir(&folder).expect("a folder");
+        let folder = tempdir().expect("a folder");
         let model = TestModel::new(architecture, ty);
         Worker {
             child,
@@ -89,7 +86,7 @@ impl Worker {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.folder.path().join(name)
     }
 
     fn request(&self, ids: &[u32], prompt: usize, tensors: bool) -> Value {
@@ -136,7 +133,6 @@ impl Drop for Worker {
         // Whatever of it is left is this process's to end.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -7,7 +7,7 @@ mod common;
 #[path = "common/reference.rs"]
 mod reference;
 
-use common::{GEMMA3, SMOLLM2, model, temporary};
+use common::{GEMMA3, SMOLLM2, model};
 use emel::bench::protocol::{Forced, Loaded, Ran};
 use emel::gguf::Gguf;
 use emel::model::Point;
@@ -16,7 +16,8 @@ use reference::{Backend, bless, check_error, done, golden, program};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use tempfile::{TempDir, tempdir};
 
 const TEXT: &str = "<|im_start|>user\nName a colour.<|im_end|>\n<|im_start|>assistant\n";
 const TOKENS: usize = 8;
@@ -25,13 +26,12 @@ const N_VOCAB: usize = 49152;
 /// A running backend with a model, and a folder for what it writes.
 struct Session {
     backend: Backend,
-    folder: PathBuf,
+    folder: TempDir,
 }
 
 impl Session {
     fn start(program: &Path, name: &str, n_ubatch: usize) -> Session {
-        let folder = temporary("force");
-        std::fs::create_dir(&folder).unwrap();
+        let folder = tempdir().unwrap();
         let mut backend = Backend::start(program);
         let load = json!({"op": "load", "model": model(name), "threads": 2, "threads_batch": 1,
             "n_ctx": 64, "n_ubatch": n_ubatch,
@@ -48,7 +48,7 @@ impl Session {
 
     /// The answer, and what is in the files.
     fn force(&mut self, ids: &[u32], prompt: usize, shown: bool) -> (Forced, Vec<u8>, Vec<u8>) {
-        let [logits, tensors] = ["logits", "tensors"].map(|name| self.folder.join(name));
+        let [logits, tensors] = ["logits", "tensors"].map(|name| self.folder.path().join(name));
         let request = json!({"op": "force", "ids": ids, "prompt": prompt, "logits": logits,
             "tensors": shown.then_some(&tensors)});
         let forced = done(&self.backend.ask(&request.to_string()));
@@ -65,12 +65,6 @@ impl Session {
             Vec::new()
         };
         (forced, logits, tensors)
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -413,7 +407,7 @@ fn hostile_requests_are_answered_with_errors() {
         return;
     };
     let mut session = Session::start(&program, SMOLLM2, 64);
-    let folder = session.folder.to_str().unwrap().to_owned();
+    let folder = session.folder.path().to_str().unwrap().to_owned();
     let answers = hostile(&mut session, &folder);
     bless("force_errors.jsonl", &answers);
 

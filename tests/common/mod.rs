@@ -3,9 +3,11 @@
 
 pub mod plain;
 
+use std::ffi::OsStr;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use tempfile::TempDir;
 
 /// SmolLM2 135M Instruct, Q4_1.
 pub const SMOLLM2: &str = "SmolLM2-135M-Instruct.Q4_1.gguf";
@@ -30,11 +32,39 @@ pub fn model(name: &str) -> PathBuf {
     file
 }
 
-/// A path of this process's own that does not exist yet.
-pub fn temporary(name: &str) -> PathBuf {
-    static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    std::env::temp_dir().join(format!("emel-test-{}-{count}-{name}", std::process::id()))
+/// A path in a folder of its own, which goes with it.
+pub struct Temporary {
+    path: PathBuf,
+    _folder: TempDir,
+}
+
+impl Deref for Temporary {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsRef<Path> for Temporary {
+    fn as_ref(&self) -> &Path {
+        self
+    }
+}
+
+impl AsRef<OsStr> for Temporary {
+    fn as_ref(&self) -> &OsStr {
+        self.as_os_str()
+    }
+}
+
+/// A path that does not exist yet.
+pub fn temporary(name: &str) -> Temporary {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    Temporary {
+        path: folder.path().join(name),
+        _folder: folder,
+    }
 }
 
 /// What is in a folder, in order.

@@ -102,7 +102,7 @@ impl Plain {
             max_tokens,
             stop,
             observe: true,
-            trace: Some(file.clone()),
+            trace: Some(file.to_path_buf()),
             top_logprobs: 2,
             header: header.into(),
         }));
@@ -118,8 +118,8 @@ impl Plain {
         let forced = self.0.request(&Request::Force(Force {
             ids: ids.to_vec(),
             prompt,
-            logits: logits.clone(),
-            tensors: Some(tensors.clone()),
+            logits: logits.to_path_buf(),
+            tensors: Some(tensors.to_path_buf()),
         }));
         let forced: Forced = forced.unwrap_or_else(|error| panic!("{error}"));
         let rows = floats(&logits);

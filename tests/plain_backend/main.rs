@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::plain::{Fed, Plain, Settings, Told, manifest, relative};
-use common::{SMOLLM2, model, temporary};
+use common::{SMOLLM2, model};
 use emel::bench::backend::{BackendManifest, Contender, Place};
 use emel::bench::protocol::StopRule;
 use emel::cli::interrupt::Interrupt;
@@ -341,12 +341,10 @@ fn a_context_that_is_full_ends_a_run() {
 
 #[test]
 fn a_manifest_starts_it_in_each_configuration() {
-    let folder = temporary("backends");
-    std::fs::create_dir(&folder).expect("a folder");
+    let folder = tempfile::tempdir().expect("a folder");
     let text = manifest("patient", &[("well", "none"), ("sick", "shifted_rows:1")]).to_string();
-    std::fs::write(folder.join("patient.json"), text).expect("a file");
-    let manifests = BackendManifest::read_all(&folder).expect("a manifest");
-    std::fs::remove_dir_all(&folder).expect("it is there");
+    std::fs::write(folder.path().join("patient.json"), text).expect("a file");
+    let manifests = BackendManifest::read_all(folder.path()).expect("a manifest");
     let place = Place {
         cache: "/no/cache".into(),
         repo: "/no/repo".into(),
