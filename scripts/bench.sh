@@ -18,11 +18,12 @@ declare -A BUILD=([avx512]=no-amx [avxvnni]=avxvnni [avx2]=avx2)
 usage() {
   cat <<TEXT
 usage: scripts/bench.sh [--suite NAME] [--model NAME] [--without ID] [--from FILE] [--no-docs]
-                        [EMEL-BENCH-RUN-ARGUMENT...]
+                        [--budget SECONDS] [EMEL-BENCH-RUN-ARGUMENT...]
 
   --suite NAME   which workloads (default: $SUITE; emel-bench list shows all)
   --model NAME   of these, only those of one model
   --without ID   of these, not this one (may be given several times); the page says which are missing
+  --budget N     seconds of timed runs a workload and lane (default: $BUDGET)
   --from FILE    write the page from these records instead of measuring
   --no-docs      leave docs/benchmarks.md as it is
 
@@ -109,21 +110,22 @@ attention on and off, AMX and repacked weights on and off), chosen by trials for
 about: prefill, decode, or the time from the process's start to the first token. Trials over a
 prompt of more than 512 tokens begin with its first 512; of each kind of attention the fastest is then
 tried over as much of it as takes 25 seconds. Each engine runs three times, twice where three take more
-than the budget (a minute), once where one takes more than two of it (its ratio then has no range).
+than the budget, once where one takes more than two of it (its ratio then has no range).
 Absolute speeds are this machine's, and this hour's.
 
 TEXT
     if [[ -f "$records.command" ]]; then
       # shellcheck disable=SC2016 # Markdown's quotes
-      printf 'Measured by `%s`.\n\n' "$(<"$records.command")"
+      printf 'Measured by `%s` (without `--budget`, that is %s seconds).\n\n' \
+        "$(<"$records.command")" "$BUDGET"
     fi
     cat <<'TEXT'
 ## Targets
 
 What EMEL is to reach (`benchdata/targets.json`). Speeds are ratios to the reference named, at its
 best. A share of bandwidth is the bytes of weights and cache that decode reads in a second, over what
-this machine was measured to read with as many threads just before and after. Peak memory is of the
-process, over the model's file with an f16 cache of the context, or over the reference's; "start to first token" is from
+this machine was measured to read with as many threads just before and after; `possible` is the ratio
+of a decode that reads as fast as that, by the reference's share. Peak memory is of the process, over the model's file with an f16 cache of the context, or over the reference's; "start to first token" is from
 the start of the process, with the file in the page cache: of `cold_start` EMEL packs the weights, of
 `packed_start` it maps a packed copy that an earlier start has made (`--packed-cache`). Workloads that
 name an instruction set have EMEL keep to it (`--isa`), against a llama.cpp built for the same.
@@ -143,7 +145,7 @@ TEXT
 }
 
 main() {
-  local docs=yes arguments=() from='' command="scripts/bench.sh $*" is_dry
+  local docs=yes budget="$BUDGET" arguments=() from='' command="scripts/bench.sh $*" is_dry
   model=()
   references=()
   without=()
@@ -169,6 +171,10 @@ main() {
         from="$(realpath -- "${2:?--from needs a file}")"
         shift
         ;;
+      --budget)
+        budget="${2:?--budget needs a number of seconds}"
+        shift
+        ;;
       --no-docs) docs=no ;;
       *) arguments+=("$1") ;;
     esac
@@ -192,9 +198,7 @@ main() {
     obtain_models --suite "$SUITE" "${model[@]}"
     choose_references "${arguments[@]}"
     mkdir -p "$RESULTS"
-    if ! [[ " ${arguments[*]} " == *" --budget"* ]]; then
-      arguments+=(--budget "$BUDGET")
-    fi
+    arguments+=(--budget "$budget")
     is_dry=no
     [[ " ${arguments[*]} " == *" --dry-run "* ]] && is_dry=yes
     if [[ "$is_dry" == no ]]; then

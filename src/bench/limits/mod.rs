@@ -242,6 +242,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_two_measurements_the_higher_of_each_limit_counts() {
+        let of = |read, int8, isa, f32| MachineLimits {
+            read_bytes_per_second: read,
+            int8_ops_per_second: int8,
+            int8_isa: isa,
+            f32_flops: f32,
+        };
+        let (one, other) = (of(1.0, 4.0, "amx", 5.0), of(2.0, 3.0, "avx512", 6.0));
+        let both = of(2.0, 4.0, "amx", 6.0);
+        assert_eq!((one.higher(other), other.higher(one)), (both, both));
+    }
+
+    #[test]
     fn thread_counts_double_up_to_the_last() {
         assert_eq!(counts(1), [1]);
         assert_eq!(counts(2), [1, 2]);

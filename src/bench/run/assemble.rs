@@ -30,7 +30,7 @@ pub struct Frame<'a> {
     /// Threads of the lane.
     pub threads: usize,
     /// What the machine can do with them.
-    pub limits: &'a MachineLimits,
+    pub limits: Option<&'a MachineLimits>,
     /// The machine, as it was before the measurement.
     pub machine: &'a MachineInfo,
     /// The run's id.
@@ -209,8 +209,7 @@ impl Frame<'_> {
         let operations = self.facts.prefill_operations(n_prompt as u64);
         record.int8_ops_per_second = rate(operations as f64, prefill);
         let of_lane = record.head.threads == self.threads as u64;
-        if of_lane {
-            let limits = self.limits;
+        if let Some(limits) = self.limits.filter(|_| of_lane) {
             let (read, int8) = (limits.read_bytes_per_second, limits.int8_ops_per_second);
             record.machine_read_bytes_per_second = Some(read);
             record.machine_int8_ops_per_second = Some(int8);

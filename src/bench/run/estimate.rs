@@ -17,6 +17,8 @@ const ATTENTION: (f64, f64) = (45e9, 3e9);
 const WEIGHT_BYTES: f64 = 9e9;
 /// Bytes of a file a second, in loading and repacking it.
 const LOAD_BYTES: f64 = 0.8e9;
+/// Seconds to measure the machine's limits, before and after.
+const LIMITS: f64 = 3.0;
 /// Seconds to start a process.
 const START: f64 = 0.3;
 /// EMEL's time, as a part of a reference's.
@@ -79,7 +81,7 @@ impl Plan<'_> {
         };
         let loads = load * (EMEL + self.configurations.len() as f64);
         let trials: f64 = self.configurations.iter().map(choosing).sum();
-        trials + loads + warm_up + self.rounds(round) * round
+        LIMITS + trials + loads + warm_up + self.rounds(round) * round
     }
 
     /// A run of the reference, without its load.

@@ -270,17 +270,24 @@ impl Bench<'_> {
         for manifest in &self.references {
             contenders.extend(self.of_reference(&track, manifest, threads)?);
         }
-        // Before and after, and the higher counts: on a shared machine limits change by the hour.
-        let before = self.limits(threads)?;
+        // Before and after, and the higher counts: on a shared machine limits change by the hour. Not
+        // before cold starts: memory that was used a moment ago is cheaper to get, and EMEL takes more.
+        let before = match task.cold {
+            true => None,
+            false => self.limits(threads),
+        };
         track.measure(&mut contenders)?;
-        let limits = before.higher(self.limits(threads)?);
+        let limits = match (before, self.limits(threads)) {
+            (Some(before), Some(after)) => Some(before.higher(after)),
+            (before, after) => before.or(after),
+        };
         let frame = Frame {
             workload,
             lane: pairing.lane,
             task: &task,
             facts: &subject.facts,
             threads,
-            limits: &limits,
+            limits: limits.as_ref(),
             machine: &self.machine,
             run_id: &self.run_id,
         };
@@ -289,9 +296,12 @@ impl Bench<'_> {
         Ok(records)
     }
 
-    fn limits(&self, threads: usize) -> Result<MachineLimits, BenchError> {
+    /// This machine's limits; what was measured of speeds is worth telling without them.
+    fn limits(&self, threads: usize) -> Option<MachineLimits> {
         self.bar.note("measuring this machine's limits");
-        limits::measure_quick(threads)
+        let found = limits::measure_quick(threads);
+        let tell = |error: &BenchError| self.bar.say(&format!("limits not measured: {error}"));
+        found.inspect_err(tell).ok()
     }
 
     /// The configurations of a reference that take part: the fastest, or all.

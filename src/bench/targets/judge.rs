@@ -27,6 +27,8 @@ pub struct Reached {
     pub range: Option<(f64, f64)>,
     /// What EMEL is compared with: backend and configuration.
     pub reference: Option<String>,
+    /// What a decode that reads at the machine's limit would reach.
+    pub possible: Option<f64>,
 }
 
 /// Whether a target is met.
@@ -105,10 +107,14 @@ fn ratio(target: &Target, group: &Group<'_>, metric: Metric) -> Result<Reached, 
     let other = other.ok_or("reference not measured")?;
     let ratio = metric.ratio(other).ok_or("not comparable")?;
     let range = (ratio.samples.len() > 1).then_some((ratio.min, ratio.max));
+    let share = other.bandwidth_share.filter(|&share| share > 0.0);
     Ok(Reached {
         value: ratio.median,
         range,
         reference: Some(other.label()),
+        possible: share
+            .filter(|_| matches!(metric, Metric::Decode))
+            .map(|share| 1.0 / share),
     })
 }
 
@@ -122,6 +128,7 @@ fn bandwidth(emel: &Generation) -> Result<Reached, &'static str> {
         value: share,
         range,
         reference: None,
+        possible: None,
     })
 }
 
@@ -133,6 +140,7 @@ fn memory_of_need(emel: &Generation) -> Result<Reached, &'static str> {
         value: peak as f64 / (file + cache) as f64,
         range: None,
         reference: None,
+        possible: None,
     })
 }
 
@@ -155,5 +163,6 @@ fn memory_ratio(
         value: peak as f64 / bytes as f64,
         range: None,
         reference: Some(other.label()),
+        possible: None,
     })
 }

@@ -15,6 +15,7 @@ pub fn table(outcomes: &[Outcome<'_>], library: &Library, format: Format) -> Str
         ("metric", Align::Left),
         ("target", Align::Right),
         ("result", Align::Right),
+        ("possible", Align::Right),
         ("against", Align::Left),
         ("met", Align::Left),
     ]);
@@ -56,6 +57,7 @@ fn row<'t>(outcome: &Outcome<'t>, library: &Library, limits: &mut Vec<&'t str>) 
     let workload = target.workload.strip_prefix(&format!("{model}_"));
     let workload = workload.unwrap_or(&target.workload).to_owned();
     let reached = outcome.reached.as_ref();
+    let possible = reached.ok().and_then(|reached| reached.possible);
     let against = reached.ok().and_then(|reached| reached.reference.clone());
     let wanted = target.backend.clone();
     vec![
@@ -65,6 +67,7 @@ fn row<'t>(outcome: &Outcome<'t>, library: &Library, limits: &mut Vec<&'t str>) 
         target.metric.words().to_owned(),
         bound(target),
         reached.map_or("-".to_owned(), |reached| result(target.metric, reached)),
+        possible.map_or("-".to_owned(), |possible| format!("{possible:.2}")),
         against.or(wanted).unwrap_or_else(|| "-".to_owned()),
         met(outcome, limits),
     ]

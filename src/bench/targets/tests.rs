@@ -47,6 +47,7 @@ fn record(workload: &str, backend: &str, decode_ns: &[f64], best_for: &[&str]) -
         return record;
     }
     let ratio = Ratio::of_speed(&[100.0, 100.0, 100.0], decode_ns);
+    record.bandwidth_share = Some(0.4);
     record.ratios = Some(Ratios {
         prefill: ratio.clone(),
         decode: ratio,
@@ -93,6 +94,24 @@ fn a_ratio_is_to_the_backend_named_or_to_the_fastest() {
 }
 
 #[test]
+fn of_decode_no_more_is_possible_than_the_reference_leaves_of_the_bandwidth() {
+    let target = target(DEPTH, TargetMetric::DecodeRatio, None, 8.0);
+    let mut all = records();
+    let possible = |all: &[Record]| {
+        let outcomes = judge(std::slice::from_ref(&target), all);
+        outcomes[0].reached.as_ref().unwrap().possible
+    };
+    assert_eq!(possible(&all), Some(2.5));
+    for record in &mut all {
+        let Record::Generation(record) = record else {
+            panic!("all are");
+        };
+        record.bandwidth_share = None;
+    }
+    assert_eq!(possible(&all), None);
+}
+
+#[test]
 fn a_reference_chosen_for_decode_says_nothing_of_prefill() {
     let target = target(DEPTH, TargetMetric::PrefillRatio, None, 1.0);
     let all = records();
@@ -124,7 +143,9 @@ fn memory_is_to_stay_below_and_bandwidth_above() {
     );
     let target = target(DEPTH, BandwidthShare, None, 0.85);
     let outcomes = judge(std::slice::from_ref(&target), &records());
-    let range = outcomes[0].reached.as_ref().unwrap().range.unwrap();
+    let reached = outcomes[0].reached.as_ref().unwrap();
+    assert_eq!(reached.possible, None);
+    let range = reached.range.unwrap();
     assert!((range.0 - 0.64).abs() < 1e-9 && (range.1 - 1.0).abs() < 1e-9);
 }
 
@@ -174,14 +195,14 @@ fn the_table_has_a_row_a_lane_and_the_limits_below() {
     let expected = "\
 1 of 6 targets met, 2 not measured.
 
-| model | workload | lane | metric | target | result | against | met |
-| --- | --- | --- | --- | ---: | ---: | --- | --- |
-| smollm2_135m | depth_4096_max_tokens_128_v1 | single (1) | decode speed | ≥ 8.00 | 8.00 (7.00-8.20) | llama.cpp fa | yes |
-| smollm2_135m | depth_4096_max_tokens_128_v1 | single (1) | decode speed | ≥ 3.00 | 2.90 (2.80-3.05) | ik_llama.cpp fa | no [1] |
-| smollm2_135m | depth_4096_max_tokens_128_v1 | single (1) | decode, share of bandwidth | ≥ 85 % | 80.0 % (64.0-100.0) | - | no [1] |
-| smollm2_135m | depth_4096_max_tokens_128_v1 | single (1) | peak memory | ≤ 0.50 | 0.80 | llama.cpp fa | no |
-| smollm2_135m | prompt_512_max_tokens_16_v1 | single | prefill speed | ≥ 2.00 | - | - | not measured |
-| smollm2_135m | prompt_512_max_tokens_16_v1 | multithreaded | prefill speed | ≥ 2.00 | - | - | not measured |
+| model | workload | lane | metric | target | result | possible | against | met |
+| --- | --- | --- | --- | ---: | ---: | ---: | --- | --- |
+| smollm2_135m | depth_4096_max_tokens_128_v1 | single (1) | decode speed | ≥ 8.00 | 8.00 (7.00-8.20) | 2.50 | llama.cpp fa | yes |
+| smollm2_135m | depth_4096_max_tokens_128_v1 | single (1) | decode speed | ≥ 3.00 | 2.90 (2.80-3.05) | 2.50 | ik_llama.cpp fa | no [1] |
+| smollm2_135m | depth_4096_max_tokens_128_v1 | single (1) | decode, share of bandwidth | ≥ 85 % | 80.0 % (64.0-100.0) | - | - | no [1] |
+| smollm2_135m | depth_4096_max_tokens_128_v1 | single (1) | peak memory | ≤ 0.50 | 0.80 | - | llama.cpp fa | no |
+| smollm2_135m | prompt_512_max_tokens_16_v1 | single | prefill speed | ≥ 2.00 | - | - | - | not measured |
+| smollm2_135m | prompt_512_max_tokens_16_v1 | multithreaded | prefill speed | ≥ 2.00 | - | - | - | not measured |
 
 What limits those that are not met:
 
