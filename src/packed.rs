@@ -10,7 +10,8 @@
 //! The header names the format's version, the model by its digest and each tensor with type, shape and
 //! place. A copy of another version or model is not used. Packed weights are the same bytes at every
 //! level, so one copy serves all; they are trusted as the model's own are. A file that is neither a
-//! copy nor empty is never replaced by one.
+//! copy nor empty is not replaced by one: its beginning is read before a copy is made, and again just
+//! before it takes its place.
 
 use crate::file_identity::FileIdentity;
 use crate::gguf::Map;
