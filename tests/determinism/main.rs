@@ -1,6 +1,6 @@
 //! One arithmetic, whole programs: `emel-run` prints the same checksums for every instruction
 //! set, thread count, route, physical batch and process, with drafts and without, whatever the
-//! types of the cache.
+//! types of the cache. They are also those of every machine before ([`golden`]).
 //!
 //! The program runs a sample of the product of all settings, in which every value of each one meets
 //! both models; a long prompt, and other types of the cache, meet fewer. `scripts/test.sh --full` has
@@ -8,6 +8,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod golden;
 mod settings;
 mod whole;
 
@@ -68,6 +69,17 @@ impl Case<'_> {
         (sums.to_owned(), line("drafted").map(str::to_owned))
     }
 
+    /// Compares a line of checksums with what other machines found.
+    fn compare_with_golden(&self, sums: &str) {
+        let model = self.model.file_stem().expect("a model is a file");
+        let (k, v) = self.types;
+        let begin: String = self.prompt.chars().take(24).collect();
+        let (length, n_predict) = (self.prompt.len(), self.n_predict);
+        let model = model.display();
+        let of = format!("{model}, {k} {v}, {length} bytes {begin:?}, {n_predict} tokens");
+        golden::check(&of, sums);
+    }
+
     /// The one line of checksums of the first setting, run twice, and of all the others; with the
     /// lines about drafts of those that draft.
     fn one_value(&self, settings: &[Setting]) -> (String, Vec<String>) {
@@ -83,7 +95,9 @@ impl Case<'_> {
         }
         let (model, types) = (self.model.display(), self.types);
         assert_eq!(found.len(), 1, "{model} {types:?}: {found:#?}");
-        (found.into_keys().collect(), all_drafts)
+        let sums: String = found.into_keys().collect();
+        self.compare_with_golden(&sums);
+        (sums, all_drafts)
     }
 }
 

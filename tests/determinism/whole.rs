@@ -168,7 +168,9 @@ fn program(model: &Path, text: &Text, types: Types) -> String {
         ubatch: UBATCHES[UBATCHES.len() - 1],
         drafts: DRAFTS[0],
     };
-    ids_and_logits(&case.run(case.file().path(), &setting).0)
+    let sums = case.run(case.file().path(), &setting).0;
+    case.compare_with_golden(&sums);
+    ids_and_logits(&sums)
 }
 
 /// What the engine makes of a line of checksums: all but the text's.
