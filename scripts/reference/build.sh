@@ -79,7 +79,7 @@ and prints the folder that its builds are in.
   --llama-cpp DIR  build this source tree instead of the pinned one
   --id NAME        name of the folder (default: the backend's)
   --build NAME     what to build, one of: ${BUILDS[*]}; may be repeated
-                   (default: native, and on x86-64 no-amx)
+                   (default: native, and of llama.cpp on x86-64 no-amx)
   --list           show backends, their sources, and what is built
 
 environment:
@@ -339,7 +339,8 @@ parse() {
       usage_error "this is not x86-64: the one build here is 'native'"
     WANTED=(native)
   elif ((${#WANTED[@]} == 0)); then
-    WANTED=(native no-amx)
+    WANTED=(native)
+    [[ "$BACKEND" != llama.cpp ]] || WANTED+=(no-amx)
   fi
 }
 

@@ -14,6 +14,8 @@ pub struct Outcome<'t> {
     pub lane: Lane,
     /// The model's name and EMEL's threads, where there is a record.
     pub measured_on: Option<(String, u64)>,
+    /// The instruction set that EMEL ran with.
+    pub isa: Option<String>,
     /// What was reached, or why nobody knows.
     pub reached: Result<Reached, &'static str>,
 }
@@ -40,6 +42,8 @@ pub enum Verdict {
     Missed,
     /// Nobody knows.
     Unknown,
+    /// It is for another instruction set than was measured.
+    Elsewhere,
 }
 
 impl Outcome<'_> {
@@ -49,6 +53,10 @@ impl Outcome<'_> {
         let Ok(reached) = &self.reached else {
             return Verdict::Unknown;
         };
+        let needs = self.target.needs.as_ref();
+        if needs.is_some() && needs != self.isa.as_ref() {
+            return Verdict::Elsewhere;
+        }
         let is_met = match self.target.metric.is_floor() {
             true => reached.value >= self.target.value,
             false => reached.value <= self.target.value,
@@ -79,6 +87,9 @@ pub fn judge<'t>(targets: &'t [Target], records: &[Record]) -> Vec<Outcome<'t>> 
                 target,
                 lane,
                 measured_on: any.map(|one| (one.model.clone(), one.head.threads)),
+                isa: group
+                    .and_then(|group| group.emel)
+                    .and_then(|emel| emel.head.isa.clone()),
                 reached: group.map_or(Err("not measured"), |group| reached(target, group)),
             });
         }

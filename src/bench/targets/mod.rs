@@ -11,6 +11,7 @@ pub use show::table;
 
 use std::path::Path;
 
+use emel_kernels::Level;
 use serde::{Deserialize, Serialize};
 
 use super::workload::{Document, Lane, Library, WorkloadError};
@@ -36,6 +37,9 @@ pub struct Target {
     pub backend: Option<String>,
     /// How much of it.
     pub value: f64,
+    /// The instruction set that EMEL must run with; with another the result is shown, not judged.
+    #[serde(default)]
+    pub needs: Option<String>,
     /// Where it is not met: what the limit is.
     #[serde(default)]
     pub limit: Option<String>,
@@ -130,6 +134,9 @@ pub fn read(path: &Path, library: &Library) -> Result<Vec<Target>, WorkloadError
         }
         if !(target.value.is_finite() && target.value > 0.0) {
             return fault("value", "must be more than 0".to_owned());
+        }
+        if let Some(Err(error)) = target.needs.as_ref().map(|name| name.parse::<Level>()) {
+            return fault("needs", error.to_string());
         }
         if target.backend.is_some() && !target.metric.has_reference() {
             let problem = "this metric compares with no backend: leave it out";

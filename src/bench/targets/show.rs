@@ -27,10 +27,15 @@ pub fn table(outcomes: &[Outcome<'_>], library: &Library, format: Format) -> Str
         let with = outcomes.iter().filter(|one| one.verdict() == wanted);
         with.count()
     };
-    let mut summary = format!("{} of {} targets met", count(Verdict::Met), outcomes.len());
+    let elsewhere = count(Verdict::Elsewhere);
+    let judged = outcomes.len() - elsewhere;
+    let mut summary = format!("{} of {judged} targets met", count(Verdict::Met));
     let unknown = count(Verdict::Unknown);
     if unknown > 0 {
         summary += &format!(", {unknown} not measured");
+    }
+    if elsewhere > 0 {
+        summary += &format!(", {elsewhere} more are for another instruction set");
     }
     let mut text = format!("{summary}.\n\n{}", grid.render(format));
     if !limits.is_empty() {
@@ -73,7 +78,7 @@ fn row<'t>(outcome: &Outcome<'t>, library: &Library, limits: &mut Vec<&'t str>) 
     ]
 }
 
-/// `yes`, `no`, `no [1]` with the number of what limits it, or why nobody knows.
+/// `yes`, `no`, `no [1]` with the number of what limits it, what it needs, or why nobody knows.
 fn met<'t>(outcome: &Outcome<'t>, limits: &mut Vec<&'t str>) -> String {
     let target: &'t Target = outcome.target;
     match (outcome.verdict(), &outcome.reached) {
@@ -89,6 +94,10 @@ fn met<'t>(outcome: &Outcome<'t>, limits: &mut Vec<&'t str>) -> String {
                 format!("no [{}]", at + 1)
             }
         },
+        (Verdict::Elsewhere, _) => {
+            let needs = target.needs.as_deref();
+            format!("needs {}", needs.unwrap_or("another"))
+        }
         (Verdict::Unknown, reached) => reached.as_ref().err().copied().unwrap_or("?").to_owned(),
     }
 }

@@ -18,6 +18,7 @@ fn target(workload: &str, metric: TargetMetric, backend: Option<&str>, value: f6
         metric,
         backend: backend.map(str::to_owned),
         value,
+        needs: None,
         limit: None,
     }
 }
@@ -214,6 +215,28 @@ What limits those that are not met:
 }
 
 #[test]
+fn a_target_of_another_instruction_set_is_shown_and_not_judged() {
+    let mut target = target(DEPTH, TargetMetric::DecodeRatio, Some("llama.cpp"), 9.0);
+    target.needs = Some("amx".to_owned());
+    let mut all = records();
+    let mut with = |isa: &str| {
+        if let Record::Generation(emel) = &mut all[0] {
+            emel.head.isa = Some(isa.to_owned());
+        }
+        let outcomes = judge(std::slice::from_ref(&target), &all);
+        let text = table(&outcomes, &library(), Format::Md);
+        (outcomes[0].verdict(), text)
+    };
+    assert_eq!(with("amx").0, Verdict::Missed);
+    let (verdict, text) = with("avx512");
+    assert_eq!(verdict, Verdict::Elsewhere);
+    let begin = "0 of 0 targets met, 1 more are for another instruction set.";
+    assert!(text.starts_with(begin), "{text}");
+    let end = "| 8.00 (7.00-8.20) | 2.50 | llama.cpp fa | needs amx |\n";
+    assert!(text.ends_with(end), "{text}");
+}
+
+#[test]
 fn a_bad_row_is_named_with_its_line() {
     let row = format!(
         r#"{{ "workload": "{DEPTH}", "lanes": ["single"], "metric": "decode_ratio", "value": 2 }}"#
@@ -231,6 +254,7 @@ fn a_bad_row_is_named_with_its_line() {
             "targets[1].backend: this metric compares with no backend",
         ),
         ("2 }", "3 }", "targets[1].workload: an earlier row"),
+        ("2 }", "2, \"needs\": \"mmx\" }", "targets[1].needs: "),
     ] {
         let bad = row.replacen(from, to, 1);
         assert_ne!(bad, row);
